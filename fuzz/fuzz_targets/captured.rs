@@ -41,9 +41,9 @@ fuzz_target!(|data: &[u8]| {
 struct Unchanged;
 
 impl Pseudonyms for Unchanged {
-    fn replace(&mut self, _: &mut [u8]) {}
+    fn replace_address(&mut self, _: &mut [u8]) {}
 
-    fn digest(&mut self, _: &[u8]) -> u16 {
+    fn digest_bytes(&mut self, _: &[u8]) -> u16 {
         0
     }
 }

@@ -109,7 +109,7 @@ impl Accuracy {
     /// Holds the prediction of an untouched path, if the model can know its limit.
     pub(crate) fn hold_prediction(&mut self, untouched: &Untouched<'_>) {
         let Untouched { name, expected, prediction, request, steady } = untouched;
-        if !MODELLED.contains(&expected.cause()) || prediction.limit != expected.kind() {
+        if !MODELLED.contains(&expected.limit_cause()) || prediction.limit != expected.limit_kind() {
             return;
         }
         // When a sleeping writer is woken is up to the scheduler, and to how acknowledgements arrive.
@@ -191,7 +191,7 @@ impl Accuracy {
 }
 
 fn is_as_said(said: RttForecast, seen: Span) -> bool {
-    let room = |span: Span| span.scaled(RTT_SHARE).max(RTT_TIME);
+    let room = |span: Span| span.scale_by(RTT_SHARE).max(RTT_TIME);
     seen >= said.low.saturating_sub(room(said.low)) && said.high.is_none_or(|high| seen <= high + room(high))
 }
 

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_experiment::{Interrupt, Known, judge_files};
+use fullpipe_experiment::{Interrupt, KnownFacts, judge_files};
 use fullpipe_record::{At, Verdict};
-use fullpipe_trace::Explained;
+use fullpipe_trace::ExplainedTransfers;
 use fullpipe_units::BitRate;
 
 use crate::statistics::{confusion, lower_bound};
@@ -20,7 +20,7 @@ pub(crate) struct Captured<'c> {
     /// The capacity of the path, if it is stated.
     pub(crate) bandwidth: Option<BitRate>,
     /// The transfer in which the limit was planted.
-    pub(crate) explained: Explained<'static>,
+    pub(crate) explained: ExplainedTransfers<'static>,
 }
 
 /// The captures that a verdict rests on.
@@ -54,7 +54,7 @@ impl Captured<'_> {
     /// host sees nothing of a transfer over the near one's loopback.
     pub(crate) fn seen(&self, taken: Taken, first: &Path, second: Option<&Path>) -> Option<Seen> {
         let never = AtomicBool::new(false);
-        let known = Known { bandwidth: self.bandwidth, ..Known::default() };
+        let known = KnownFacts { bandwidth: self.bandwidth, ..KnownFacts::default() };
         let report = judge_files(first, second, self.explained, &known, Interrupt(&never)).ok()?;
         if report.flows.is_empty() || report.other.as_ref().is_some_and(|other| other.flows.is_empty()) {
             return None;
@@ -62,7 +62,7 @@ impl Captured<'_> {
         let transfer = report.transfers.into_iter().next();
         let number = transfer.as_ref().and_then(|transfer| transfer.flows.first().copied());
         let flow = report.flows.iter().find(|flow| Some(flow.number) == number);
-        let sender = flow.map(|flow| flow.ends[flow.sender()].address.clone());
+        let sender = flow.map(|flow| flow.ends[flow.sender_index()].address.clone());
         let diagnosis = transfer.map(|transfer| transfer.diagnosis);
         let evidence = diagnosis.as_ref().and_then(|diagnosis| diagnosis.evidence.as_ref());
         let point = evidence.and_then(|evidence| evidence.capture?.point);

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
-use fullpipe_lab::Awake;
+use fullpipe_lab::AwakeProcessors;
 use fullpipe_record::Segmentation;
 
 use crate::comparison::Outcome;
@@ -156,7 +156,7 @@ fn drop_in(keeps_awake: bool, compare: impl Fn(Vec<Contestant>, Joint, Traffic, 
     };
     let mut outcome = Outcome::default();
     if keeps_awake {
-        let _awake = Awake::ask();
+        let _awake = AwakeProcessors::keep_awake();
         outcome = in_turn(outcome, "");
     }
     in_turn(outcome, ", ordinary")

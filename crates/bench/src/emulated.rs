@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use fullpipe_lab::Backend;
 use fullpipe_record::{Change, Path, Segmentation};
-use fullpipe_sys::Offload;
+use fullpipe_sys::TunOffload;
 use fullpipe_units::ByteCount;
 
 use crate::comparison::{Outcome, Quantity, alternate};
@@ -61,8 +61,8 @@ pub(crate) fn compare(
     stop: &AtomicBool,
 ) -> Outcome {
     let (offload, veth) = match segmentation {
-        Segmentation::Trains => (Offload::Trains, Joint::Veth),
-        Segmentation::Exact => (Offload::Checksums, Joint::VethSingle),
+        Segmentation::Trains => (TunOffload::Trains, Joint::Veth),
+        Segmentation::Exact => (TunOffload::Checksums, Joint::VethSingle),
     };
     let build = || {
         let path = Path { segmentation, ..lab::path_of(UNLIMITED_PATH)? };

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use fullpipe_lab::{Backend, Lab, Meter};
+use fullpipe_lab::{Backend, Lab, PathMeter};
 use fullpipe_record::PathStatus;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use serde_json::Value;
@@ -57,7 +57,7 @@ fn figures(tools: &Tools, stop: &AtomicBool, lines: &mut Vec<String>) -> Result<
 
 fn idle(delay: u64, [veth_median, veth_p90]: [Span; 2], tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     let lab = started(&format!("rate=1Gbit/s,rtt={delay}ms"))?;
-    let mut meter = Meter::start(&lab).map_err(RunError::failed)?;
+    let mut meter = PathMeter::start(&lab).map_err(RunError::failed)?;
     let ended = watched(&lab, Program::Fullpipe, &IDLE, tools, stop, &mut || Ok(()))?;
     let late = meter.read().map_err(RunError::failed)?.forward;
     let [median, p90] = round_trips(&ended.stdout)?;
@@ -75,7 +75,7 @@ fn idle(delay: u64, [veth_median, veth_p90]: [Span; 2], tools: &Tools, stop: &At
 fn backlogged(rate: u64, load: Load, tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     let lab = started(&format!("rate={rate}Mbit/s,rtt=10ms,queue=200ms"))?;
     let mut seen = Vec::new();
-    let mut meter = Meter::start(&lab).map_err(RunError::failed)?;
+    let mut meter = PathMeter::start(&lab).map_err(RunError::failed)?;
     watched(&lab, Program::Fullpipe, &load, tools, stop, &mut || note(&mut meter, &mut seen))?;
     let link = BitRate::from_mbps(rate);
     let Some(sent) = while_waiting(&seen) else {
@@ -101,7 +101,7 @@ fn memory(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     let lab = started("rate=1Gbit/s,rtt=300ms,queue=64MiB")?;
     let before = resident()?;
     let mut largest = (ByteCount::ZERO, ByteCount::ZERO);
-    let mut meter = Meter::start(&lab).map_err(RunError::failed)?;
+    let mut meter = PathMeter::start(&lab).map_err(RunError::failed)?;
     let load = Load { traffic: Traffic::Paced(NEARLY_FULL), streams: 1, seconds: 4.0 };
     watched(&lab, Program::Fullpipe, &load, tools, stop, &mut || {
         let forward = meter.read().map_err(RunError::failed)?.forward;
@@ -116,7 +116,7 @@ fn memory(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     ))
 }
 
-fn note(meter: &mut Meter<'_>, seen: &mut Vec<PathStatus>) -> Result<(), RunError> {
+fn note(meter: &mut PathMeter<'_>, seen: &mut Vec<PathStatus>) -> Result<(), RunError> {
     seen.push(meter.read().map_err(RunError::failed)?);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use fullpipe_link::{Direction, Edited, Train};
+use fullpipe_link::{EditEffect, LinkDirection, Train};
 use fullpipe_record::{
     Codel, Edit, Effects, Encapsulation, Framing, IpVersion, Jitter, PathDirection, Queueing, Reordering,
 };
@@ -64,13 +64,13 @@ impl VirtualLink {
 /// Returns the packets per second of processor time that pass `path` when each train comes a moment after the one
 /// before it and what is due is taken out in between.
 fn rate(path: &PathDirection, train: u64, seed: u64) -> f64 {
-    let mut link = Direction::new(path, seed);
+    let mut link = LinkDirection::new(path, seed);
     let (mut now, gap) = (Time::ZERO, GAP * train);
     let mut arrived = 0;
     let begun = processor_time();
     for _ in 0..PACKETS / train {
-        link.offer(now, Packets { count: train, _fields: [seed; 4] });
-        while let Some(delivery) = link.pop(now) {
+        link.offer_train(now, Packets { count: train, _fields: [seed; 4] });
+        while let Some(delivery) = link.pop_arrived(now) {
             arrived += delivery.train.count;
         }
         black_box(link.next_deadline());
@@ -116,7 +116,7 @@ fn paths() -> Vec<(&'static str, PathDirection)> {
 }
 
 impl Train for Packets {
-    fn segments(&self) -> SegCount {
+    fn segment_count(&self) -> SegCount {
         SegCount::new(self.count)
     }
 
@@ -125,7 +125,7 @@ impl Train for Packets {
     }
 
     fn ip_bytes(&self) -> ByteCount {
-        self.segments().of_size(PACKET)
+        self.segment_count().of_size(PACKET)
     }
 
     fn split_off(&mut self, at: SegCount) -> Self {
@@ -134,7 +134,7 @@ impl Train for Packets {
         rest
     }
 
-    fn flow(&self) -> u64 {
+    fn flow_hash(&self) -> u64 {
         0
     }
 
@@ -142,10 +142,10 @@ impl Train for Packets {
         false
     }
 
-    fn corrupt(&mut self, _: u64) {}
+    fn corrupt_bit(&mut self, _: u64) {}
 
-    fn apply(&mut self, _: &Edit) -> Edited {
-        Edited::Unchanged
+    fn apply_edit(&mut self, _: &Edit) -> EditEffect {
+        EditEffect::Unchanged
     }
 
     fn time_exceeded(&self, _: IpAddr) -> Option<Self> {

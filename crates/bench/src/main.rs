@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand, ValueEnum};
-use fullpipe_lab::{Awake, keeper};
+use fullpipe_lab::{AwakeProcessors, keeper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Effort};
@@ -153,14 +153,14 @@ fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
         say(true, &format!("fullpipe-bench: {why}; {hint}\n"));
         return ExitCode::from(LACKING);
     }
-    let keeps_awake = !cli.let_sleep && Awake::ask().is_held();
+    let keeps_awake = !cli.let_sleep && AwakeProcessors::keep_awake().is_held();
     let effort = Effort { seconds: cli.time, rounds: cli.rounds.into(), keeps_awake };
     let heading = Heading::new(Machine::read(), effort, &tools);
     say(cli.json, &heading.text());
     let mut report = Report::new(heading);
     let interrupted = cases(cli).into_iter().any(|case| {
         say(cli.json, &format!("\n{}", case_head(case)));
-        let _awake = (keeps_awake && !case.decides_on_sleep()).then(Awake::ask);
+        let _awake = (keeps_awake && !case.decides_on_sleep()).then(AwakeProcessors::keep_awake);
         let outcome = case.run(effort, &tools, stop);
         say(cli.json, &outcome_text(&outcome));
         let interrupted = outcome.interrupted;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 
 use fullpipe_sys::{
-    Ipv4Link, NetNamespace, Offload, configure_ipv4, create_veth, enter_before_exec, loopback_up, open_tun,
+    Ipv4Link, NetNamespace, TunOffload, configure_ipv4, create_veth, enter_before_exec, loopback_up, open_tun,
     single_segments,
 };
 use fullpipe_units::{ByteCount, SegCount};
@@ -30,7 +30,7 @@ pub(crate) enum Joint {
     /// The same, but trains of segments or datagrams are cut before the device, as for one that cannot do it.
     VethSingle,
     /// Two TUN devices and a loop that copies from each to the other.
-    Tun(Offload),
+    Tun(TunOffload),
 }
 
 /// One of them, ready.
@@ -92,7 +92,7 @@ impl Pair {
     fn make(joint: Joint) -> io::Result<Self> {
         let server = NetNamespace::create()?;
         let client = NetNamespace::create()?;
-        let single = matches!(joint, Joint::VethSingle | Joint::Tun(Offload::Checksums));
+        let single = matches!(joint, Joint::VethSingle | Joint::Tun(TunOffload::Checksums));
         let relay = if let Joint::Tun(offload) = joint {
             let at_client = open_tun(DEVICE, offload)?;
             server.enter()?;

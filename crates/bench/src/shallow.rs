@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{Backend, Host, Lab, Line, Program as LabProgram, Stdio, Watch};
+use fullpipe_lab::{Backend, Host, Lab, LabProgram, OutputLine, ProgramStdio, ValidityWatch};
 use fullpipe_record::Validity;
 use fullpipe_units::Span;
 
@@ -141,7 +141,8 @@ pub(crate) fn run(
     stop: &AtomicBool,
 ) -> Result<(Figures, Vec<Interval>), RunError> {
     let mut intervals = Vec::new();
-    let mut snapshot = Snapshot { lab, watch: Some(lab.watch().map_err(RunError::failed)?), intervals: &mut intervals };
+    let mut snapshot =
+        Snapshot { lab, watch: Some(lab.start_watch().map_err(RunError::failed)?), intervals: &mut intervals };
     let ended = watched(lab, program, load, tools, stop, &mut || snapshot.now())?;
     drop(snapshot);
     let figures = figures::read(program, &ended, "").map_err(RunError::Failed)?;
@@ -157,7 +158,7 @@ pub(crate) fn watched(
     stop: &AtomicBool,
     snapshot: &mut dyn FnMut() -> Result<(), RunError>,
 ) -> Result<Ended, RunError> {
-    let address = lab.address(Host::Receiver);
+    let address = lab.host_address(Host::Receiver);
     let mut server = program.server(tools, address, PORT, load.traffic);
     server.arg("-1");
     if program == Program::Iperf3 {
@@ -169,23 +170,23 @@ pub(crate) fn watched(
     let client = start(lab, Host::Sender, &program.client(tools, address, PORT, load, &[]))?;
     let ended = finish(client, Duration::from_secs_f64(load.seconds.ceil()) + TIMEOUT, stop, snapshot);
     // It has served its one client; whatever became of that, it does not stay.
-    server.finish(if ended.is_ok() { TIMEOUT } else { Duration::ZERO }).map_err(RunError::failed)?;
+    server.finish_within(if ended.is_ok() { TIMEOUT } else { Duration::ZERO }).map_err(RunError::failed)?;
     ended
 }
 
 /// The lab's own report of each interval, one behind the other.
 struct Snapshot<'l> {
     lab: &'l Lab,
-    watch: Option<Watch<'l>>,
+    watch: Option<ValidityWatch<'l>>,
     intervals: &'l mut Vec<Interval>,
 }
 
 impl Snapshot<'_> {
     fn now(&mut self) -> Result<(), RunError> {
         if let Some(watch) = self.watch.take() {
-            self.intervals.push(Interval::of(&watch.finish().map_err(RunError::failed)?));
+            self.intervals.push(Interval::of(&watch.finish_watch().map_err(RunError::failed)?));
         }
-        self.watch = Some(self.lab.watch().map_err(RunError::failed)?);
+        self.watch = Some(self.lab.start_watch().map_err(RunError::failed)?);
         Ok(())
     }
 }
@@ -193,17 +194,19 @@ impl Snapshot<'_> {
 fn start<'l>(lab: &'l Lab, host: Host, command: &std::process::Command) -> Result<LabProgram<'l>, RunError> {
     let arguments: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = command.get_program().to_string_lossy();
-    lab.start_program(host, &program, &arguments, Stdio::Collected).map_err(RunError::failed)
+    lab.start_program(host, &program, &arguments, ProgramStdio::Collected).map_err(RunError::failed)
 }
 
 fn wait_for_listener(server: &LabProgram<'_>, stop: &AtomicBool) -> Result<(), RunError> {
     let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         match server.next_line(INTERRUPT_POLL_INTERVAL) {
-            Line::Text(line) if line.to_lowercase().contains("listening") => return Ok(()),
-            Line::Text(_) | Line::NotYet if stop.load(Ordering::Relaxed) => return Err(RunError::Interrupted),
-            Line::Text(_) | Line::NotYet => {}
-            Line::End => break,
+            OutputLine::Text(line) if line.to_lowercase().contains("listening") => return Ok(()),
+            OutputLine::Text(_) | OutputLine::NotYet if stop.load(Ordering::Relaxed) => {
+                return Err(RunError::Interrupted);
+            }
+            OutputLine::Text(_) | OutputLine::NotYet => {}
+            OutputLine::End => break,
         }
     }
     Err(RunError::Failed(format!("its server did not answer within {TIMEOUT:?}")))
@@ -222,9 +225,9 @@ fn finish(
     let mut stdout = String::new();
     let given_up = loop {
         match client.next_line(INTERRUPT_POLL_INTERVAL) {
-            Line::Text(line) => stdout += &(line + "\n"),
-            Line::NotYet => {}
-            Line::End => break None,
+            OutputLine::Text(line) => stdout += &(line + "\n"),
+            OutputLine::NotYet => {}
+            OutputLine::End => break None,
         }
         if sampled.elapsed() >= INTERVAL {
             sampled = Instant::now();
@@ -240,7 +243,7 @@ fn finish(
         }
     };
     let last_timeout = if given_up.is_some() { Duration::ZERO } else { TIMEOUT };
-    let output = client.finish(last_timeout).map_err(RunError::failed)?;
+    let output = client.finish_within(last_timeout).map_err(RunError::failed)?;
     let ended = Ended { succeeded: output.code == 0, stdout, stderr: output.stderr, cpu: Duration::ZERO };
     given_up.map_or(Ok(ended), Err)
 }

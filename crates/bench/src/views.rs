@@ -1,7 +1,7 @@
 //! The views of one transfer: what each of them holds of the evidence, and how many of them are right.
 
 use fullpipe_record::{Buffer, Direction, Evidence, Framing, Machine, Measurement, Request, Sample, Verdict, Writer};
-use fullpipe_record::{steady, steady_of_receiver};
+use fullpipe_record::{find_steady, steady_of_receiver};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// A view from which a transfer is judged.
@@ -22,7 +22,7 @@ impl JudgedView {
 
     /// Returns the evidence of a transfer in this view, with the bandwidth that the user states, if any.
     pub(crate) fn evidence(self, measurement: &Measurement, bandwidth: Option<BitRate>) -> Evidence {
-        let whole = Evidence::of(measurement, bandwidth, Framing::Ethernet);
+        let whole = Evidence::from_measurement(measurement, bandwidth, Framing::Ethernet);
         match self {
             Self::Sender => without_receiver(whole),
             Self::Receiver => without_sender(whole),
@@ -109,7 +109,7 @@ fn watched_sender(evidence: Evidence) -> Evidence {
         idle_rtt: least,
         idle_spread: None,
         loaded_rtt: None,
-        steady: steady(&samples, None, ended_at),
+        steady: find_steady(&samples, None, ended_at),
         is_watched: true,
         sender_samples: samples,
         ..evidence

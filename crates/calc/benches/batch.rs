@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use fullpipe_calc::{Axes, Batch, Hosts, read_values};
+use fullpipe_calc::{CalculationBatch, CombinationAxes, HostPair, read_values};
 use fullpipe_record::{HostSettings, Inputs, Quantity};
 
 fn main() -> io::Result<()> {
-    let hosts = Hosts { sender: HostSettings::of_linux_6_18(), receiver: HostSettings::of_linux_6_18() };
+    let hosts = HostPair { sender: HostSettings::of_linux_6_18(), receiver: HostSettings::of_linux_6_18() };
     let none: &[(Quantity, &str)] = &[];
     let lists =
         [(Quantity::Window, "64KiB..16MiB"), (Quantity::Loss, "0,1e-6,1e-5,1e-4"), (Quantity::Congestion, "cubic,bbr")];
@@ -24,9 +24,9 @@ fn file(rows: u64, row: impl Fn(u64) -> String) -> String {
     (1..=rows).fold("bandwidth,rtt\n".to_owned(), |file, i| file + &row(i))
 }
 
-fn report(name: &str, file: &str, lists: &[(Quantity, &str)], hosts: &Hosts) -> io::Result<()> {
+fn report(name: &str, file: &str, lists: &[(Quantity, &str)], hosts: &HostPair) -> io::Result<()> {
     let lists = lists.iter().map(|(quantity, text)| read_values(*quantity, text).expect("the lists are sound"));
-    let axes = Axes::new(Inputs::default(), lists).expect("the lists are sound");
+    let axes = CombinationAxes::new(Inputs::default(), lists).expect("the lists are sound");
     let mut out = Vec::new();
     let seconds = (0..3).map(|_| seconds(file, &axes, hosts, &mut out)).fold(f64::INFINITY, f64::min);
     let combinations = String::from_utf8_lossy(&out).lines().count() - 1;
@@ -35,10 +35,10 @@ fn report(name: &str, file: &str, lists: &[(Quantity, &str)], hosts: &Hosts) -> 
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark is about time")]
-fn seconds(file: &str, axes: &Axes, hosts: &Hosts, out: &mut Vec<u8>) -> f64 {
+fn seconds(file: &str, axes: &CombinationAxes, hosts: &HostPair, out: &mut Vec<u8>) -> f64 {
     out.clear();
     let begun = Instant::now();
-    let batch = Batch::of_file(file.as_bytes(), axes, hosts).expect("the header is sound");
+    let batch = CalculationBatch::of_file(file.as_bytes(), axes, hosts).expect("the header is sound");
     batch.run(NonZeroUsize::MIN, out).expect("the rows are sound");
     begun.elapsed().as_secs_f64()
 }

@@ -6,23 +6,23 @@ use fullpipe_model::window;
 use fullpipe_record::{Combination, Inputs, Quantity};
 
 use crate::calculate::WINDOW_AND_BUFFER;
-use crate::case::{Hosts, estimate, round_trip};
-use crate::{InputError, Setting};
+use crate::case::{HostPair, estimate_inputs, round_trip};
+use crate::{InputError, QuantitySetting};
 
 /// The values that every combination has, and the lists of which it has one value each. The last list varies fastest.
 #[derive(Debug, Clone, Default)]
-pub struct Axes {
+pub struct CombinationAxes {
     fixed: Inputs,
-    lists: Vec<Vec<Setting>>,
+    lists: Vec<Vec<QuantitySetting>>,
 }
 
-impl Axes {
+impl CombinationAxes {
     /// `values` is what [`crate::read_values`] gave for each quantity; what has one value goes to `fixed`.
     ///
     /// # Errors
     /// A window and a buffer together.
-    pub fn new(mut fixed: Inputs, values: impl IntoIterator<Item = Vec<Setting>>) -> Result<Self, InputError> {
-        let values: Vec<Vec<Setting>> = values.into_iter().collect();
+    pub fn new(mut fixed: Inputs, values: impl IntoIterator<Item = Vec<QuantitySetting>>) -> Result<Self, InputError> {
+        let values: Vec<Vec<QuantitySetting>> = values.into_iter().collect();
         let listed = |quantity| values.iter().flatten().any(|setting| setting.quantity() == quantity);
         if listed(Quantity::Window) && listed(Quantity::Buffer) {
             return Err(InputError::new(WINDOW_AND_BUFFER));
@@ -30,7 +30,7 @@ impl Axes {
         let mut lists = Vec::new();
         for list in values {
             match list.as_slice() {
-                [one] => one.apply(&mut fixed),
+                [one] => one.apply_to(&mut fixed),
                 [] => {}
                 _ => lists.push(list),
             }
@@ -39,7 +39,7 @@ impl Axes {
     }
 
     /// The values that every combination has.
-    pub fn fixed(&self) -> &Inputs {
+    pub fn fixed_inputs(&self) -> &Inputs {
         &self.fixed
     }
 
@@ -52,32 +52,32 @@ impl Axes {
     ///
     /// # Errors
     /// More combinations than `most`, or no round-trip time.
-    pub fn table(&self, hosts: &Hosts, most: NonZeroUsize) -> Result<Vec<Combination>, InputError> {
-        self.check(|_| false)?;
+    pub fn combination_table(&self, hosts: &HostPair, most: NonZeroUsize) -> Result<Vec<Combination>, InputError> {
+        self.check_combinations(|_| false)?;
         let count = self.len();
         if count > most.get() as u64 {
             return Err(InputError::new(format!(
                 "that is {count} combinations, more than {most} to print so; take shorter lists, or --csv"
             )));
         }
-        Ok((0..count).map(|index| self.combination(index, hosts)).collect())
+        Ok((0..count).map(|index| self.combination_at(index, hosts)).collect())
     }
 
-    fn combination(&self, index: u64, hosts: &Hosts) -> Combination {
+    fn combination_at(&self, index: u64, hosts: &HostPair) -> Combination {
         let mut inputs = self.fixed.clone();
-        self.settings(index).for_each(|setting| setting.apply(&mut inputs));
+        self.combination_settings(index).for_each(|setting| setting.apply_to(&mut inputs));
         let bdp = inputs.bandwidth.zip(round_trip(&inputs)).map(|(rate, rtt)| window::bdp(rate, rtt));
-        Combination { estimate: estimate(&inputs, hosts), bdp, inputs }
+        Combination { estimate: estimate_inputs(&inputs, hosts), bdp, inputs }
     }
 
     /// Refuses lists of which no combination can be calculated; `in_file` has the quantities that a file gives in
     /// addition.
-    pub(crate) fn check(&self, in_file: impl Fn(Quantity) -> bool) -> Result<(), InputError> {
-        let has = |quantity| self.has(quantity) || in_file(quantity);
+    pub(crate) fn check_combinations(&self, in_file: impl Fn(Quantity) -> bool) -> Result<(), InputError> {
+        let has = |quantity| self.has_quantity(quantity) || in_file(quantity);
         if !has(Quantity::Rtt) && !has(Quantity::Distance) {
             return Err(InputError::new("a table needs --rtt or --distance, as in --rtt 10ms..200ms"));
         }
-        if self.counted().is_none() {
+        if self.checked_len().is_none() {
             return Err(InputError::new("the lists have more combinations than can be counted; take shorter ones"));
         }
         if has(Quantity::Window) && has(Quantity::Buffer) {
@@ -87,27 +87,28 @@ impl Axes {
     }
 
     /// Returns true if every combination has a value of `quantity`.
-    pub(crate) fn has(&self, quantity: Quantity) -> bool {
-        Setting::of(quantity, &self.fixed).is_some() || self.quantities().any(|listed| listed == quantity)
+    pub(crate) fn has_quantity(&self, quantity: Quantity) -> bool {
+        QuantitySetting::from_inputs(quantity, &self.fixed).is_some()
+            || self.listed_quantities().any(|listed| listed == quantity)
     }
 
-    /// Returns the number of combinations; `u64::MAX` if there are more than can be counted, which [`Axes::check`]
+    /// Returns the number of combinations; `u64::MAX` if there are more than can be counted, which [`CombinationAxes::check_combinations`]
     /// refuses.
     pub(crate) fn len(&self) -> u64 {
-        self.counted().unwrap_or(u64::MAX)
+        self.checked_len().unwrap_or(u64::MAX)
     }
 
-    fn counted(&self) -> Option<u64> {
+    fn checked_len(&self) -> Option<u64> {
         self.lists.iter().try_fold(1_u64, |product, list| product.checked_mul(list.len() as u64))
     }
 
     /// The quantities that have a list, in order.
-    pub(crate) fn quantities(&self) -> impl Iterator<Item = Quantity> {
-        self.lists.iter().filter_map(|list| list.first()).map(Setting::quantity)
+    pub(crate) fn listed_quantities(&self) -> impl Iterator<Item = Quantity> {
+        self.lists.iter().filter_map(|list| list.first()).map(QuantitySetting::quantity)
     }
 
     /// For each list the index of its value in combination `index`.
-    pub(crate) fn positions(&self, index: u64) -> impl Iterator<Item = usize> {
+    pub(crate) fn list_positions(&self, index: u64) -> impl Iterator<Item = usize> {
         let mut after = self.len();
         let mut rest = index;
         self.lists.iter().map(move |list| {
@@ -119,13 +120,13 @@ impl Axes {
     }
 
     /// The values of combination `index`, one of each list.
-    pub(crate) fn settings(&self, index: u64) -> impl Iterator<Item = &Setting> {
-        self.lists.iter().zip(self.positions(index)).filter_map(|(list, position)| list.get(position))
+    pub(crate) fn combination_settings(&self, index: u64) -> impl Iterator<Item = &QuantitySetting> {
+        self.lists.iter().zip(self.list_positions(index)).filter_map(|(list, position)| list.get(position))
     }
 
     /// The lists as cells of a file.
-    pub(crate) fn cells(&self) -> Vec<Vec<String>> {
-        self.lists.iter().map(|list| list.iter().map(Setting::cell).collect()).collect()
+    pub(crate) fn list_cells(&self) -> Vec<Vec<String>> {
+        self.lists.iter().map(|list| list.iter().map(QuantitySetting::to_cell).collect()).collect()
     }
 }
 
@@ -134,9 +135,12 @@ mod tests {
     use super::*;
     use crate::{fixture, read_values};
 
-    fn axes(values: &[(Quantity, &str)]) -> Axes {
-        Axes::new(Inputs::default(), values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()))
-            .unwrap()
+    fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
+        CombinationAxes::new(
+            Inputs::default(),
+            values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()),
+        )
+        .unwrap()
     }
 
     const MANY: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
@@ -144,7 +148,7 @@ mod tests {
     #[test]
     fn the_last_list_varies_fastest() {
         let axes = axes(&[(Quantity::Rtt, "10ms,20ms"), (Quantity::Loss, "0"), (Quantity::Window, "1M,2M,3M")]);
-        let table = axes.table(&fixture::hosts(), MANY).unwrap();
+        let table = axes.combination_table(&fixture::default_hosts(), MANY).unwrap();
         let rows: Vec<String> =
             table.iter().map(|row| format!("{} {}", row.inputs.rtt.unwrap(), row.inputs.window.unwrap())).collect();
         assert_eq!(rows, ["10 ms 1 MiB", "10 ms 2 MiB", "10 ms 3 MiB", "20 ms 1 MiB", "20 ms 2 MiB", "20 ms 3 MiB"]);
@@ -154,8 +158,8 @@ mod tests {
     #[test]
     fn a_row_is_what_the_same_question_alone_gives() {
         let axes = axes(&[(Quantity::Bandwidth, "1G"), (Quantity::Rtt, "1ms..1s"), (Quantity::Streams, "1..8")]);
-        for row in axes.table(&fixture::hosts(), MANY).unwrap() {
-            let alone = crate::calculate(&row.inputs, &fixture::hosts(), &[]).unwrap();
+        for row in axes.combination_table(&fixture::default_hosts(), MANY).unwrap() {
+            let alone = crate::calculate(&row.inputs, &fixture::default_hosts(), &[]).unwrap();
             assert_eq!(
                 (alone.prediction.kernel_model, alone.prediction.limit),
                 (row.estimate.kernel_model, row.estimate.limit)
@@ -168,7 +172,12 @@ mod tests {
     fn a_window_with_a_buffer_is_refused() {
         let values = [(Quantity::Window, "1M"), (Quantity::Buffer, "1M,2M")];
         let values = values.map(|(quantity, text)| read_values(quantity, text).unwrap());
-        assert!(Axes::new(Inputs::default(), values).unwrap_err().to_string().starts_with("--window and --buffer"));
+        assert!(
+            CombinationAxes::new(Inputs::default(), values)
+                .unwrap_err()
+                .to_string()
+                .starts_with("--window and --buffer")
+        );
     }
 
     #[test]
@@ -179,7 +188,7 @@ mod tests {
             (vec![(Quantity::Rtt, "1ms,2ms,3ms"), (Quantity::Window, long)], "combinations, more than 100000"),
             ([Quantity::Rtt; 4].map(|quantity| (quantity, "1us..1s+11us")).to_vec(), "counted"),
         ] {
-            let stated = axes(&values).table(&fixture::hosts(), MANY).unwrap_err().to_string();
+            let stated = axes(&values).combination_table(&fixture::default_hosts(), MANY).unwrap_err().to_string();
             assert!(stated.contains(part), "{stated}");
         }
     }

@@ -9,8 +9,8 @@ use csv::{ByteRecord, ReaderBuilder};
 use fullpipe_record::{Estimate, Inputs, Quantity};
 use thiserror::Error;
 
-use crate::case::{Hosts, estimate, round_trip};
-use crate::{Axes, InputError, READABLE, Setting};
+use crate::case::{HostPair, estimate_inputs, round_trip};
+use crate::{CombinationAxes, InputError, QuantitySetting, READABLE};
 
 /// Why a batch ends early.
 #[derive(Debug, Error)]
@@ -37,38 +37,38 @@ pub enum BatchError {
 /// in bit/s, seconds, bytes, as a fraction or count; an empty one is not said. The output has the file's columns as
 /// they are, then one for each list, then `textbook_bps`, `kernel_model_bps`, `low_bps`, `high_bps` and `limit`, and
 /// `seconds` where there is a size.
-pub struct Batch<'a> {
+pub struct CalculationBatch<'a> {
     columns: Vec<Quantity>,
     /// The rows after the header; without a file, one row without columns.
     rows: Option<&'a [u8]>,
     first_line: u64,
-    axes: &'a Axes,
+    axes: &'a CombinationAxes,
     cells: Vec<Vec<String>>,
-    hosts: &'a Hosts,
+    hosts: &'a HostPair,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> CalculationBatch<'a> {
     /// A batch of the rows of `file`.
     ///
     /// # Errors
     /// A header with an unknown column, one that comes twice or is given as a flag too; no round-trip time in
     /// either.
-    pub fn of_file(file: &'a [u8], axes: &'a Axes, hosts: &'a Hosts) -> Result<Self, InputError> {
+    pub fn of_file(file: &'a [u8], axes: &'a CombinationAxes, hosts: &'a HostPair) -> Result<Self, InputError> {
         let mut reader = ReaderBuilder::new().from_reader(file);
         let header = reader.byte_headers().cloned().unwrap_or_default();
-        let columns = columns(&header, axes)?;
-        axes.check(|quantity| columns.contains(&quantity))?;
+        let columns = read_columns(&header, axes)?;
+        axes.check_combinations(|quantity| columns.contains(&quantity))?;
         let (rows, first_line) = after_header(file);
-        Ok(Self { columns, rows: Some(rows), first_line, axes, cells: axes.cells(), hosts })
+        Ok(Self { columns, rows: Some(rows), first_line, axes, cells: axes.list_cells(), hosts })
     }
 
     /// A batch of the lists alone.
     ///
     /// # Errors
     /// No round-trip time.
-    pub fn of_lists(axes: &'a Axes, hosts: &'a Hosts) -> Result<Self, InputError> {
-        axes.check(|_| false)?;
-        Ok(Self { columns: Vec::new(), rows: None, first_line: 1, axes, cells: axes.cells(), hosts })
+    pub fn of_lists(axes: &'a CombinationAxes, hosts: &'a HostPair) -> Result<Self, InputError> {
+        axes.check_combinations(|_| false)?;
+        Ok(Self { columns: Vec::new(), rows: None, first_line: 1, axes, cells: axes.list_cells(), hosts })
     }
 
     /// Writes the header and all rows, in order.
@@ -76,10 +76,10 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// The first row that is wrong, once what comes before it is written; an output that ends.
     pub fn run(&self, threads: NonZeroUsize, out: &mut impl Write) -> Result<(), BatchError> {
-        out.write_all(self.header().as_bytes())?;
-        let mut jobs = self.jobs();
+        out.write_all(self.header_line().as_bytes())?;
+        let mut jobs = self.batch_jobs();
         loop {
-            let wave: Vec<Job> = jobs.by_ref().take(threads.get()).collect();
+            let wave: Vec<BatchJob> = jobs.by_ref().take(threads.get()).collect();
             if wave.is_empty() {
                 return Ok(());
             }
@@ -90,46 +90,46 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn at_once(&self, wave: &[Job]) -> Vec<(Vec<u8>, Result<(), BatchError>)> {
+    fn at_once(&self, wave: &[BatchJob]) -> Vec<(Vec<u8>, Result<(), BatchError>)> {
         thread::scope(|scope| {
-            let running: Vec<_> = wave.iter().map(|job| scope.spawn(|| self.done(job))).collect();
+            let running: Vec<_> = wave.iter().map(|job| scope.spawn(|| self.run_job(job))).collect();
             running.into_iter().filter_map(|thread| thread.join().ok()).collect()
         })
     }
 
-    fn header(&self) -> String {
-        let inputs = self.columns.iter().copied().chain(self.axes.quantities()).map(Quantity::name);
+    fn header_line(&self) -> String {
+        let inputs = self.columns.iter().copied().chain(self.axes.listed_quantities()).map(Quantity::name);
         let found = ["textbook_bps", "kernel_model_bps", "low_bps", "high_bps", "limit"].into_iter();
         let names: Vec<&str> = inputs.chain(found).chain(self.has_size().then_some("seconds")).collect();
         names.join(",") + "\n"
     }
 
     fn has_size(&self) -> bool {
-        self.columns.contains(&Quantity::Size) || self.axes.has(Quantity::Size)
+        self.columns.contains(&Quantity::Size) || self.axes.has_quantity(Quantity::Size)
     }
 
     /// Parts of about as many combinations each.
-    fn jobs(&self) -> impl Iterator<Item = Job<'a>> {
+    fn batch_jobs(&self) -> impl Iterator<Item = BatchJob<'a>> {
         let combinations = self.axes.len();
         let rows = JOB / combinations.max(1);
-        let chunks = Chunks { rest: self.rows.unwrap_or(b"\n"), line: self.first_line, bytes: rows * ROW };
+        let chunks = LineChunks { rest: self.rows.unwrap_or(b"\n"), line: self.first_line, bytes: rows * ROW };
         chunks.flat_map(move |(rows, line)| {
             let starts = (0..combinations).step_by(JOB as usize);
-            starts.map(move |start| Job { rows, line, combinations: start..combinations.min(start + JOB) })
+            starts.map(move |start| BatchJob { rows, line, combinations: start..combinations.min(start + JOB) })
         })
     }
 
-    fn done(&self, job: &Job) -> (Vec<u8>, Result<(), BatchError>) {
+    fn run_job(&self, job: &BatchJob) -> (Vec<u8>, Result<(), BatchError>) {
         let mut out = Vec::with_capacity(JOB as usize * LINE);
         if self.rows.is_some() {
             let ended = self.rows_of(job, &mut out);
             return (out, ended);
         }
-        self.combine(&mut self.axes.fixed().clone(), &[], job, &mut out);
+        self.append_combinations(&mut self.axes.fixed_inputs().clone(), &[], job, &mut out);
         (out, Ok(()))
     }
 
-    fn rows_of(&self, job: &Job, out: &mut Vec<u8>) -> Result<(), BatchError> {
+    fn rows_of(&self, job: &BatchJob, out: &mut Vec<u8>) -> Result<(), BatchError> {
         let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(job.rows);
         let mut record = ByteRecord::new();
         let mut before = Vec::new();
@@ -139,26 +139,30 @@ impl<'a> Batch<'a> {
                 Ok(true) => {}
                 Err(error) => return Err(BatchError::Row { line: job.line, why: error.to_string() }),
             }
-            let mut inputs = self.row(&record).map_err(|why| BatchError::Row { line: job.line_of(&record), why })?;
+            let mut inputs =
+                self.read_row(&record).map_err(|why| BatchError::Row { line: job.line_of(&record), why })?;
             before.clear();
             for cell in &record {
                 before.extend_from_slice(cell.trim_ascii());
                 before.push(b',');
             }
-            self.combine(&mut inputs, &before, job, out);
+            self.append_combinations(&mut inputs, &before, job, out);
         }
     }
 
-    fn row(&self, record: &ByteRecord) -> Result<Inputs, String> {
+    fn read_row(&self, record: &ByteRecord) -> Result<Inputs, String> {
         if record.len() != self.columns.len() {
             return Err(format!("{} cells, but the header has {} columns", record.len(), self.columns.len()));
         }
-        let mut inputs = self.axes.fixed().clone();
+        let mut inputs = self.axes.fixed_inputs().clone();
         for (column, cell) in self.columns.iter().zip(record).filter(|(_, cell)| !cell.trim_ascii().is_empty()) {
             let setting = read_cell(*column, cell.trim_ascii());
-            setting.map_err(|error| format!("column {}: {error}", column.name()))?.apply(&mut inputs);
+            setting.map_err(|error| format!("column {}: {error}", column.name()))?.apply_to(&mut inputs);
         }
-        if round_trip(&inputs).is_none() && !self.axes.has(Quantity::Rtt) && !self.axes.has(Quantity::Distance) {
+        if round_trip(&inputs).is_none()
+            && !self.axes.has_quantity(Quantity::Rtt)
+            && !self.axes.has_quantity(Quantity::Distance)
+        {
             return Err("it has no rtt and no distance; write for example 173ms in column rtt".to_owned());
         }
         Ok(inputs)
@@ -166,21 +170,21 @@ impl<'a> Batch<'a> {
 
     /// Appends to `out` one line for each combination of the job: the cells of the row, then the results for `inputs`
     /// with the settings of the combination.
-    fn combine(&self, inputs: &mut Inputs, before: &[u8], job: &Job, out: &mut Vec<u8>) {
+    fn append_combinations(&self, inputs: &mut Inputs, before: &[u8], job: &BatchJob, out: &mut Vec<u8>) {
         for index in job.combinations.clone() {
             out.extend_from_slice(before);
             for (setting, (cells, position)) in
-                self.axes.settings(index).zip(self.cells.iter().zip(self.axes.positions(index)))
+                self.axes.combination_settings(index).zip(self.cells.iter().zip(self.axes.list_positions(index)))
             {
-                setting.apply(inputs);
+                setting.apply_to(inputs);
                 out.extend_from_slice(cells[position].as_bytes());
                 out.push(b',');
             }
-            self.line(&estimate(inputs, self.hosts), out);
+            self.append_results(&estimate_inputs(inputs, self.hosts), out);
         }
     }
 
-    fn line(&self, found: &Estimate, out: &mut Vec<u8>) {
+    fn append_results(&self, found: &Estimate, out: &mut Vec<u8>) {
         let mut digits = itoa::Buffer::new();
         for rate in [found.textbook, found.kernel_model, found.low, found.high] {
             out.extend_from_slice(digits.format(rate.bps()).as_bytes());
@@ -196,29 +200,29 @@ impl<'a> Batch<'a> {
 }
 
 /// Some rows, of which the first is on `line`, and the combinations to be made with each.
-struct Job<'a> {
+struct BatchJob<'a> {
     rows: &'a [u8],
     line: u64,
     combinations: Range<u64>,
 }
 
-impl Job<'_> {
+impl BatchJob<'_> {
     /// The line on which `record` begins. The reader counts empty lines before a record as part of it.
     fn line_of(&self, record: &ByteRecord) -> u64 {
         let start = record.position().map_or(0, |position| position.byte() as usize);
         let blank = self.rows[start..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-        self.line + newlines(&self.rows[..start + blank])
+        self.line + count_newlines(&self.rows[..start + blank])
     }
 }
 
 /// Whole lines of at least `bytes` bytes, each with the number of the first.
-struct Chunks<'a> {
+struct LineChunks<'a> {
     rest: &'a [u8],
     line: u64,
     bytes: u64,
 }
 
-impl<'a> Iterator for Chunks<'a> {
+impl<'a> Iterator for LineChunks<'a> {
     type Item = (&'a [u8], u64);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -230,14 +234,14 @@ impl<'a> Iterator for Chunks<'a> {
             .map_or(self.rest.len(), |end| least.saturating_sub(1) + end);
         let (chunk, rest) = self.rest.split_at(end);
         let line = self.line;
-        self.line += newlines(chunk);
+        self.line += count_newlines(chunk);
         self.rest = rest;
         Some((chunk, line))
     }
 }
 
-fn read_cell(column: Quantity, cell: &[u8]) -> Result<Setting, InputError> {
-    Setting::read_cell(column, plain_text(cell)?)
+fn read_cell(column: Quantity, cell: &[u8]) -> Result<QuantitySetting, InputError> {
+    QuantitySetting::read_cell(column, plain_text(cell)?)
 }
 
 /// A quoted cell may hold anything, and an error message about it is one line.
@@ -246,7 +250,7 @@ fn plain_text(cell: &[u8]) -> Result<&str, InputError> {
     text.ok_or_else(|| InputError::new("a cell is plain text in one line"))
 }
 
-fn columns(header: &ByteRecord, axes: &Axes) -> Result<Vec<Quantity>, InputError> {
+fn read_columns(header: &ByteRecord, axes: &CombinationAxes) -> Result<Vec<Quantity>, InputError> {
     let mut columns = Vec::new();
     for name in header {
         let name = plain_text(name.trim_ascii())?;
@@ -255,7 +259,7 @@ fn columns(header: &ByteRecord, axes: &Axes) -> Result<Vec<Quantity>, InputError
         if columns.contains(&column) {
             return Err(InputError::new(format!("line 1: column {name} comes twice")));
         }
-        if axes.has(column) {
+        if axes.has_quantity(column) {
             return Err(InputError::new(format!(
                 "--{name} and the file's column {name} exclude each other; give one of them"
             )));
@@ -272,12 +276,12 @@ fn unknown_column(name: &str) -> String {
 
 /// Returns the text after the first line that is not empty, and the number of the line after it.
 fn after_header(file: &[u8]) -> (&[u8], u64) {
-    let mut lines = Chunks { rest: file, line: 1, bytes: 1 };
+    let mut lines = LineChunks { rest: file, line: 1, bytes: 1 };
     lines.find(|(line, _)| !line.trim_ascii().is_empty());
     (lines.rest, lines.line)
 }
 
-fn newlines(text: &[u8]) -> u64 {
+fn count_newlines(text: &[u8]) -> u64 {
     text.iter().map(|byte| u64::from(*byte == b'\n')).sum()
 }
 
@@ -299,22 +303,25 @@ mod tests {
     use crate::{fixture, read_values};
     use proptest::prelude::*;
 
-    fn axes(values: &[(Quantity, &str)]) -> Axes {
-        Axes::new(Inputs::default(), values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()))
-            .unwrap()
+    fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
+        CombinationAxes::new(
+            Inputs::default(),
+            values.iter().map(|(quantity, text)| read_values(*quantity, text).unwrap()),
+        )
+        .unwrap()
     }
 
-    fn run_on(threads: usize, file: &[u8], axes: &Axes) -> (String, Result<(), String>) {
-        let hosts = fixture::hosts();
+    fn run_on(threads: usize, file: &[u8], axes: &CombinationAxes) -> (String, Result<(), String>) {
+        let hosts = fixture::default_hosts();
         let mut out = Vec::new();
-        let batch = Batch::of_file(file, axes, &hosts);
+        let batch = CalculationBatch::of_file(file, axes, &hosts);
         let ended = batch.map_err(|error| error.to_string()).and_then(|batch| {
             batch.run(NonZeroUsize::new(threads).unwrap(), &mut out).map_err(|error| error.to_string())
         });
         (String::from_utf8(out).unwrap(), ended)
     }
 
-    fn written(file: &str, axes: &Axes) -> String {
+    fn written(file: &str, axes: &CombinationAxes) -> String {
         let (text, ended) = run_on(2, file.as_bytes(), axes);
         ended.unwrap();
         text
@@ -423,9 +430,9 @@ mod tests {
 
     #[test]
     fn lists_alone_need_no_file() {
-        let (axes, hosts) = (axes(&[(Quantity::Rtt, "1us..1s+20us")]), fixture::hosts());
+        let (axes, hosts) = (axes(&[(Quantity::Rtt, "1us..1s+20us")]), fixture::default_hosts());
         let mut out = Vec::new();
-        Batch::of_lists(&axes, &hosts).unwrap().run(NonZeroUsize::new(2).unwrap(), &mut out).unwrap();
+        CalculationBatch::of_lists(&axes, &hosts).unwrap().run(NonZeroUsize::new(2).unwrap(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), 50_001);
         assert_eq!(text.lines().nth(1).unwrap().split(',').next(), Some("0.000001"));

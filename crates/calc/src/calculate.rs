@@ -4,12 +4,12 @@ use fullpipe_model::{distance, window};
 use fullpipe_record::{BufferAdvice, Calculation, Inputs, Limit, Solved};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::case::{Case, Hosts, estimate, round_trip};
-use crate::critical::{Critical, most};
+use crate::case::{HostPair, PredictorCase, estimate_inputs, round_trip};
+use crate::critical::{CriticalValue, most_sufficient};
 use crate::improvement::find_improvement;
-use crate::needs::{MAX_DURATION, alone, needs};
-use crate::sizing::control;
-use crate::target::Target;
+use crate::needs::{MAX_DURATION, joint_needs, single_needs};
+use crate::sizing::congestion_control;
+use crate::target::TransferTarget;
 use crate::{InputError, WhatIfChange};
 
 /// Returns the whole answer for the `inputs` of a transfer between `hosts`, and one estimate for each of `what_ifs`.
@@ -20,19 +20,19 @@ use crate::{InputError, WhatIfChange};
 ///
 /// # Errors
 /// Too little to calculate from, or what contradicts itself.
-pub fn calculate(inputs: &Inputs, hosts: &Hosts, what_ifs: &[WhatIfChange]) -> Result<Calculation, InputError> {
-    check(inputs)?;
-    let Solution { solved, rtt, window } = solve(inputs, hosts)?;
+pub fn calculate(inputs: &Inputs, hosts: &HostPair, what_ifs: &[WhatIfChange]) -> Result<Calculation, InputError> {
+    check_inputs(inputs)?;
+    let EquationSolution { solved, rtt, window } = solve_equation(inputs, hosts)?;
     let said = inputs;
     let inputs = Inputs { rtt: Some(rtt), ..said.clone() };
-    let case = Case::of(&inputs);
+    let case = PredictorCase::from_inputs(&inputs);
     let mut prediction = case.prediction(hosts);
     prediction.notes.splice(0..0, distance_note(said, rtt));
-    let as_is = estimate(&inputs, hosts);
-    let target = Target::of(&inputs);
-    let rate = target.and_then(|target| target.rate(&inputs, hosts));
+    let as_is = estimate_inputs(&inputs, hosts);
+    let target = TransferTarget::from_inputs(&inputs);
+    let rate = target.and_then(|target| target.needed_rate(&inputs, hosts));
     let wanted = target.zip(rate);
-    let by_window = window::rate(window, rtt).scaled(streams(&inputs) as f64);
+    let by_window = window::rate_of_window(window, rtt).scale_by(equation_streams(&inputs) as f64);
     Ok(Calculation {
         solved,
         bandwidth: inputs.bandwidth,
@@ -41,13 +41,13 @@ pub fn calculate(inputs: &Inputs, hosts: &Hosts, what_ifs: &[WhatIfChange]) -> R
         rate: inputs.bandwidth.map_or(by_window, |bandwidth| by_window.min(bandwidth)),
         mss: prediction.mss,
         efficiency: prediction.efficiency,
-        buffers: buffers(&inputs, hosts, window, prediction.mss),
+        buffers: buffer_advice(&inputs, hosts, window, prediction.mss),
         time: as_is.time,
         target: rate,
-        needs: wanted.map(|(target, rate)| needs(target, rate, &inputs, hosts)).unwrap_or_default(),
-        alone: wanted.map(|(target, _)| alone(target, &inputs, hosts)).unwrap_or_default(),
+        needs: wanted.map(|(target, rate)| joint_needs(target, rate, &inputs, hosts)).unwrap_or_default(),
+        alone: wanted.map(|(target, _)| single_needs(target, &inputs, hosts)).unwrap_or_default(),
         improvement: wanted.and_then(|(target, rate)| find_improvement(target, rate, &inputs, hosts)),
-        what_ifs: what_ifs.iter().map(|one| one.answer(&inputs, hosts, &as_is)).collect::<Result<_, _>>()?,
+        what_ifs: what_ifs.iter().map(|one| one.estimate_change(&inputs, hosts, &as_is)).collect::<Result<_, _>>()?,
         prediction,
         inputs,
     })
@@ -66,7 +66,7 @@ fn distance_note(said: &Inputs, rtt: Span) -> Option<String> {
 }
 
 /// Refuses what contradicts itself.
-fn check(inputs: &Inputs) -> Result<(), InputError> {
+fn check_inputs(inputs: &Inputs) -> Result<(), InputError> {
     let refuse = |sentence: &str| Err(InputError::new(sentence));
     if inputs.window.is_some() && inputs.buffer.is_some() {
         return refuse(WINDOW_AND_BUFFER);
@@ -78,18 +78,18 @@ fn check(inputs: &Inputs) -> Result<(), InputError> {
     }
 }
 
-struct Solution {
+struct EquationSolution {
     solved: Solved,
     rtt: Span,
     window: ByteCount,
 }
 
-fn solve(inputs: &Inputs, hosts: &Hosts) -> Result<Solution, InputError> {
-    let solution = |solved, rtt, window| Ok(Solution { solved, rtt, window });
-    let each = |rate: BitRate| BitRate::from_bps(rate.bps().div_ceil(streams(inputs)));
-    match (wanted_rate(inputs), round_trip(inputs), window(inputs, hosts)) {
+fn solve_equation(inputs: &Inputs, hosts: &HostPair) -> Result<EquationSolution, InputError> {
+    let solution = |solved, rtt, window| Ok(EquationSolution { solved, rtt, window });
+    let each = |rate: BitRate| BitRate::from_bps(rate.bps().div_ceil(equation_streams(inputs)));
+    match (wanted_rate(inputs), round_trip(inputs), equation_window(inputs, hosts)) {
         (Some(rate), Some(rtt), None) => solution(Solved::Window, rtt, window::bdp(each(rate), rtt)),
-        (Some(rate), None, Some(size)) => solution(Solved::Rtt, window::rtt(size, each(rate)), size),
+        (Some(rate), None, Some(size)) => solution(Solved::Rtt, window::rtt_of_window(size, each(rate)), size),
         (Some(_), None, None) if inputs.loss.is_some_and(|loss| loss > Ratio::ZERO) => {
             let rtt = longest_rtt(inputs, hosts)?;
             match kept_under_loss(&Inputs { rtt: Some(rtt), ..inputs.clone() }, hosts) {
@@ -108,48 +108,48 @@ fn solve(inputs: &Inputs, hosts: &Hosts) -> Result<Solution, InputError> {
 }
 
 /// The streams that share the rate of the equation; the window is that of each.
-fn streams(inputs: &Inputs) -> u64 {
+fn equation_streams(inputs: &Inputs) -> u64 {
     inputs.streams.unwrap_or(1).max(1).into()
 }
 
 /// The rate of the equation: the path's, or else the one that is wanted.
 fn wanted_rate(inputs: &Inputs) -> Option<BitRate> {
-    let by_time = || Some(BitRate::of(inputs.size?, inputs.time?));
+    let by_time = || Some(BitRate::from_bytes_in(inputs.size?, inputs.time?));
     inputs.bandwidth.or(inputs.rate).or_else(by_time)
 }
 
 /// The window of the equation: given, or what the kernel makes of the buffer request.
-fn window(inputs: &Inputs, hosts: &Hosts) -> Option<ByteCount> {
-    let of_buffer = |request| ReceiveBuffer::fixed(&hosts.receiver, request).advertised();
+fn equation_window(inputs: &Inputs, hosts: &HostPair) -> Option<ByteCount> {
+    let of_buffer = |request| ReceiveBuffer::fixed_buffer(&hosts.receiver, request).max_window();
     inputs.window.or_else(|| inputs.buffer.map(of_buffer))
 }
 
 /// The window that loss leaves over the round trip of `inputs`; none where loss does not bound it.
-fn kept_under_loss(inputs: &Inputs, hosts: &Hosts) -> Option<ByteCount> {
-    Case::of(inputs).prediction(hosts).ceiling(Limit::Loss)?.window
+fn kept_under_loss(inputs: &Inputs, hosts: &HostPair) -> Option<ByteCount> {
+    PredictorCase::from_inputs(inputs).prediction(hosts).find_ceiling(Limit::Loss)?.window
 }
 
 /// Returns the error of a loss that leaves no window to calculate from; `wanted` would take its place.
-fn not_bound_by_loss(inputs: &Inputs, hosts: &Hosts, wanted: &str) -> InputError {
+fn not_bound_by_loss(inputs: &Inputs, hosts: &HostPair, wanted: &str) -> InputError {
     let control = inputs.congestion.as_deref().unwrap_or(&hosts.sender.congestion_control);
     InputError::new(format!("{control} is not bound by loss: add {wanted}, or say -C cubic"))
 }
 
 /// The longest round trip over which the target is met.
-fn longest_rtt(inputs: &Inputs, hosts: &Hosts) -> Result<Span, InputError> {
-    let target = Target::of(inputs).unwrap_or(Target::Fill);
+fn longest_rtt(inputs: &Inputs, hosts: &HostPair) -> Result<Span, InputError> {
+    let target = TransferTarget::from_inputs(inputs).unwrap_or(TransferTarget::Fill);
     let met = |nanos| target.is_met(&Inputs { rtt: Some(Span::from_nanos(nanos)), ..inputs.clone() }, hosts);
-    match most(1, MAX_DURATION.as_nanos(), met) {
-        Critical::At(nanos) => Ok(Span::from_nanos(nanos)),
-        Critical::Always => Ok(MAX_DURATION),
-        Critical::Never => Err(InputError::new(
+    match most_sufficient(1, MAX_DURATION.as_nanos(), met) {
+        CriticalValue::At(nanos) => Ok(Span::from_nanos(nanos)),
+        CriticalValue::Always => Ok(MAX_DURATION),
+        CriticalValue::Never => Err(InputError::new(
             "no round trip is short enough for that rate; say one with --rtt to see what limits it",
         )),
     }
 }
 
-fn buffers(inputs: &Inputs, hosts: &Hosts, size: ByteCount, mss: ByteCount) -> BufferAdvice {
-    let control = control(inputs, &hosts.sender);
+fn buffer_advice(inputs: &Inputs, hosts: &HostPair, size: ByteCount, mss: ByteCount) -> BufferAdvice {
+    let control = congestion_control(inputs, &hosts.sender);
     let reason = |constraint: WindowConstraint| {
         constraint.reason_for_maximum(size, control, &hosts.receiver).unwrap_or_default()
     };
@@ -183,7 +183,7 @@ mod tests {
                 "time" => inputs.time = Some(value.parse().unwrap()),
                 _ => {
                     let quantity = crate::READABLE.into_iter().find(|quantity| quantity.name() == key).unwrap();
-                    crate::Setting::read(quantity, value).unwrap().apply(&mut inputs);
+                    crate::QuantitySetting::read(quantity, value).unwrap().apply_to(&mut inputs);
                 }
             }
         }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     fn solved(words: &str) -> Calculation {
-        calculate(&inputs(words), &fixture::hosts(), &[]).unwrap()
+        calculate(&inputs(words), &fixture::default_hosts(), &[]).unwrap()
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
             ("bandwidth=1G loss=0.01% congestion=bbr", "bbr is not bound by loss: add --rtt"),
             ("loss=0.01% rtt=100ms congestion=bbr", "bbr is not bound by loss: add --bandwidth"),
         ] {
-            let stated = calculate(&inputs(words), &fixture::hosts(), &[]).unwrap_err().to_string();
+            let stated = calculate(&inputs(words), &fixture::default_hosts(), &[]).unwrap_err().to_string();
             assert!(stated.contains(part), "{words}: {stated}");
         }
     }
@@ -278,7 +278,7 @@ mod tests {
                 streams: Some(streams),
                 ..Inputs::default()
             };
-            if let Err(error) = calculate(&inputs, &fixture::hosts(), &[]) {
+            if let Err(error) = calculate(&inputs, &fixture::default_hosts(), &[]) {
                 prop_assert_eq!(error.to_string().lines().count(), 1);
             }
         }

@@ -1,12 +1,12 @@
 //! From what is given to what the predictor takes: the one place where that is done.
 
-use fullpipe_model::{Outlook, distance, evaluate, framing, predict, short};
+use fullpipe_model::{RateOutlook, distance, evaluate_ceilings, framing, predict, short};
 use fullpipe_record::{Buffer, Estimate, HostSettings, Inputs, Limit, Path, PathDirection, Prediction, Request};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// The settings of both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hosts {
+pub struct HostPair {
     /// Of the end that sends.
     pub sender: HostSettings,
     /// Of the end that receives.
@@ -14,14 +14,14 @@ pub struct Hosts {
 }
 
 /// A path and a load, as the predictor takes them.
-pub(crate) struct Case {
+pub(crate) struct PredictorCase {
     pub(crate) path: Path,
     pub(crate) request: Request,
 }
 
-impl Case {
+impl PredictorCase {
     /// The path is the same both ways, with a queue of one BDP; its round trip is zero where none is given.
-    pub(crate) fn of(inputs: &Inputs) -> Self {
+    pub(crate) fn from_inputs(inputs: &Inputs) -> Self {
         let rtt = round_trip(inputs).unwrap_or(Span::ZERO);
         let direction = PathDirection {
             rate: inputs.bandwidth,
@@ -37,28 +37,28 @@ impl Case {
         let request = Request {
             streams: inputs.streams.unwrap_or(1),
             congestion: inputs.congestion.clone(),
-            buffer: buffer(inputs),
+            buffer: requested_buffer(inputs),
             bytes: inputs.size,
             duration: STEADY,
             ..Request::default()
         };
-        Self { path: Path::symmetric(&direction, rtt), request }
+        Self { path: Path::with_symmetric_rtt(&direction, rtt), request }
     }
 
-    pub(crate) fn prediction(&self, hosts: &Hosts) -> Prediction {
+    pub(crate) fn prediction(&self, hosts: &HostPair) -> Prediction {
         predict(&self.path, &hosts.sender, &hosts.receiver, &self.request)
     }
 
-    pub(crate) fn estimate(&self, hosts: &Hosts) -> Estimate {
-        let Outlook { textbook, kernel_model, low, high, limit } =
-            evaluate(&self.path, &hosts.sender, &hosts.receiver, &self.request);
-        let time = self.request.bytes.map(|size| self.time(size, kernel_model, hosts));
+    pub(crate) fn estimate(&self, hosts: &HostPair) -> Estimate {
+        let RateOutlook { textbook, kernel_model, low, high, limit } =
+            evaluate_ceilings(&self.path, &hosts.sender, &hosts.receiver, &self.request);
+        let time = self.request.bytes.map(|size| self.transfer_time(size, kernel_model, hosts));
         Estimate { textbook, kernel_model, low, high, limit, time }
     }
 
     /// Returns the time that `size` takes over all streams together at a `steady` rate of theirs, slow start included,
     /// the handshake not.
-    pub(crate) fn time(&self, size: ByteCount, steady: BitRate, hosts: &Hosts) -> Span {
+    pub(crate) fn transfer_time(&self, size: ByteCount, steady: BitRate, hosts: &HostPair) -> Span {
         let streams = u64::from(self.request.streams.max(1));
         let (each, rate) = (ByteCount::new(size.get().div_ceil(streams)), BitRate::from_bps(steady.bps() / streams));
         short::transfer_time(each, self.mss(hosts), self.path.rtt(), rate, self.path.forward.loss)
@@ -66,39 +66,39 @@ impl Case {
 
     /// Returns the steady rate that the bottleneck allows where no packet is lost: its payload, less what the
     /// congestion control keeps free to find out its rate.
-    pub(crate) fn capacity_without_loss(mut self, hosts: &Hosts) -> Option<BitRate> {
+    pub(crate) fn capacity_without_loss(mut self, hosts: &HostPair) -> Option<BitRate> {
         (self.path.forward.loss, self.path.reverse.loss) = (None, None);
-        self.prediction(hosts).ceiling(Limit::Capacity).map(|ceiling| ceiling.kernel_model)
+        self.prediction(hosts).find_ceiling(Limit::Capacity).map(|ceiling| ceiling.kernel_model)
     }
 
     /// Payload of a full bottleneck.
-    pub(crate) fn payload_capacity(&self, hosts: &Hosts) -> Option<BitRate> {
+    pub(crate) fn payload_capacity(&self, hosts: &HostPair) -> Option<BitRate> {
         let forward = &self.path.forward;
-        let headers = framing::tcp_headers(forward.ip, timestamps(hosts));
-        Some(forward.rate?.scaled(framing::efficiency(self.mss(hosts), headers, forward.overhead()).get()))
+        let headers = framing::tcp_headers(forward.ip, has_timestamps(hosts));
+        Some(forward.rate?.scale_by(framing::payload_share(self.mss(hosts), headers, forward.packet_overhead()).get()))
     }
 
-    pub(crate) fn mss(&self, hosts: &Hosts) -> ByteCount {
+    pub(crate) fn mss(&self, hosts: &HostPair) -> ByteCount {
         let forward = &self.path.forward;
-        framing::mss(forward.inner_mtu(), forward.ip, timestamps(hosts), self.request.mss)
+        framing::segment_payload(forward.inner_mtu(), forward.ip, has_timestamps(hosts), self.request.mss)
     }
 }
 
 /// The round-trip time that was given, or else what is usual over the distance.
 pub(crate) fn round_trip(inputs: &Inputs) -> Option<Span> {
-    inputs.rtt.or_else(|| inputs.distance.map(distance::guess))
+    inputs.rtt.or_else(|| inputs.distance.map(distance::guess_rtt))
 }
 
-fn timestamps(hosts: &Hosts) -> bool {
+fn has_timestamps(hosts: &HostPair) -> bool {
     hosts.sender.timestamps && hosts.receiver.timestamps
 }
 
 /// Returns the estimate for `inputs` between `hosts`.
-pub(crate) fn estimate(inputs: &Inputs, hosts: &Hosts) -> Estimate {
-    Case::of(inputs).estimate(hosts)
+pub(crate) fn estimate_inputs(inputs: &Inputs, hosts: &HostPair) -> Estimate {
+    PredictorCase::from_inputs(inputs).estimate(hosts)
 }
 
-fn buffer(inputs: &Inputs) -> Buffer {
+fn requested_buffer(inputs: &Inputs) -> Buffer {
     match (inputs.window, inputs.buffer) {
         (Some(window), _) => Buffer::Window(window),
         (None, Some(request)) => Buffer::Request(request),

@@ -5,11 +5,11 @@ use fullpipe_model::kernel;
 use fullpipe_record::{Buffer, Change, Estimate, Improvement, Inputs, Limit};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::case::{Case, Hosts, estimate};
-use crate::critical::{Critical, least};
+use crate::case::{HostPair, PredictorCase, estimate_inputs};
+use crate::critical::{CriticalValue, least_sufficient};
 use crate::needs::MAX_STREAMS;
 use crate::sizing::{maximum_for, window_for};
-use crate::target::Target;
+use crate::target::TransferTarget;
 
 /// Returns changes of the inputs and the hosts that together raise the predicted rate, and the estimate with all these
 /// changes.
@@ -21,16 +21,21 @@ use crate::target::Target;
 /// not limit for a loss of up to 10 %, and more streams.
 ///
 /// Returns `None` if the target is met without a change, or if no known change raises the rate.
-pub(crate) fn find_improvement(target: Target, rate: BitRate, inputs: &Inputs, hosts: &Hosts) -> Option<Improvement> {
-    let mut state = State { inputs: inputs.clone(), hosts: hosts.clone() };
+pub(crate) fn find_improvement(
+    target: TransferTarget,
+    rate: BitRate,
+    inputs: &Inputs,
+    hosts: &HostPair,
+) -> Option<Improvement> {
+    let mut state = ImprovementState { inputs: inputs.clone(), hosts: hosts.clone() };
     // A buffer for a higher rate than the link's would gain nothing.
-    let rate = Case::of(inputs).payload_capacity(hosts).map_or(rate, |capacity| rate.min(capacity));
+    let rate = PredictorCase::from_inputs(inputs).payload_capacity(hosts).map_or(rate, |capacity| rate.min(capacity));
     let mut changes = Vec::new();
-    let mut current = estimate(inputs, hosts);
+    let mut current = estimate_inputs(inputs, hosts);
     while !target.is_met(&state.inputs, &state.hosts) {
         let Some((change, improved)) = state.first_improvement(target, rate, current) else { break };
-        state.apply(&change);
-        changes.retain(|earlier| !replaces(&change, earlier));
+        state.apply_change(&change);
+        changes.retain(|earlier| !replaces_setting(&change, earlier));
         changes.push(change);
         current = improved;
     }
@@ -38,31 +43,37 @@ pub(crate) fn find_improvement(target: Target, rate: BitRate, inputs: &Inputs, h
 }
 
 /// The inputs and the hosts with the changes so far.
-struct State {
+struct ImprovementState {
     inputs: Inputs,
-    hosts: Hosts,
+    hosts: HostPair,
 }
 
-impl State {
+impl ImprovementState {
     /// Returns the first candidate that raises the kernel model's rate above that of `current`, the estimate for this
     /// state, and the estimate with the candidate; `None` if there is no such candidate.
-    fn first_improvement(&self, target: Target, rate: BitRate, current: Estimate) -> Option<(Change, Estimate)> {
-        self.candidates(current.limit, target, rate).into_iter().find_map(|change| {
-            let changed = self.with(&change);
-            let improved = estimate(&changed.inputs, &changed.hosts);
+    fn first_improvement(
+        &self,
+        target: TransferTarget,
+        rate: BitRate,
+        current: Estimate,
+    ) -> Option<(Change, Estimate)> {
+        self.candidate_changes(current.limit, target, rate).into_iter().find_map(|change| {
+            let changed = self.with_change(&change);
+            let improved = estimate_inputs(&changed.inputs, &changed.hosts);
             (improved.kernel_model > current.kernel_model).then_some((change, improved))
         })
     }
 
     /// Returns the changes to try, in this order: a larger fixed buffer, if the target is met with it; the change that
     /// removes the constraint behind `limit`; the changes against loss.
-    fn candidates(&self, limit: Limit, target: Target, rate: BitRate) -> Vec<Change> {
-        let Hosts { sender, receiver, .. } = &self.hosts;
-        let constraint = WindowConstraint::behind(limit, self.is_fixed(), sender, receiver);
-        let removing = constraint
-            .and_then(|constraint| constraint.change(maximum_for(constraint, rate, &self.inputs, &self.hosts)));
+    fn candidate_changes(&self, limit: Limit, target: TransferTarget, rate: BitRate) -> Vec<Change> {
+        let HostPair { sender, receiver, .. } = &self.hosts;
+        let constraint = WindowConstraint::from_limit(limit, self.is_fixed(), sender, receiver);
+        let removing = constraint.and_then(|constraint| {
+            constraint.removing_change(maximum_for(constraint, rate, &self.inputs, &self.hosts))
+        });
         let larger = constraint.filter(|constraint| *constraint == WindowConstraint::FixedBuffer).and_then(|_| {
-            let larger = Change::SocketBuffer(self.larger_buffer(self.window(rate)?));
+            let larger = Change::SocketBuffer(self.larger_buffer(self.needed_window(rate)?));
             self.is_met_with(target, &larger).then_some(larger)
         });
         larger.into_iter().chain(removing).chain(self.changes_against_loss(target)).collect()
@@ -70,46 +81,46 @@ impl State {
 
     /// Returns BBR, and the number of streams that meets the target if there is one; nothing if the loss is unknown or
     /// zero. These changes are candidates for every limit, because losses lower the rate below another limit too.
-    fn changes_against_loss(&self, target: Target) -> Vec<Change> {
+    fn changes_against_loss(&self, target: TransferTarget) -> Vec<Change> {
         if self.inputs.loss.is_none_or(|loss| loss == Ratio::ZERO) {
             return Vec::new();
         }
-        [tolerate_loss()].into_iter().chain(self.streams(target).map(Change::Streams)).collect()
+        [tolerate_loss()].into_iter().chain(self.needed_streams(target).map(Change::Streams)).collect()
     }
 
     /// Returns the window that each stream needs for the payload `rate` of all streams, but at least the stream's share
     /// of the BDP that the report shows, which counts headers too; `None` if the prediction does not yield a window.
-    fn window(&self, rate: BitRate) -> Option<ByteCount> {
-        let prediction = Case::of(&self.inputs).prediction(&self.hosts);
+    fn needed_window(&self, rate: BitRate) -> Option<ByteCount> {
+        let prediction = PredictorCase::from_inputs(&self.inputs).prediction(&self.hosts);
         let bdp_of_stream = prediction.bdp_of_each(self.inputs.streams.unwrap_or(1));
         window_for(rate, &prediction).map(|needed| bdp_of_stream.map_or(needed, |bdp| needed.max(bdp)))
     }
 
     /// Returns the smallest number of streams that meets the target; `None` if one stream meets the target, or if
     /// [`MAX_STREAMS`] streams miss the target.
-    fn streams(&self, target: Target) -> Option<u16> {
+    fn needed_streams(&self, target: TransferTarget) -> Option<u16> {
         let is_met = |streams| self.is_met_with(target, &Change::Streams(streams as u16));
-        match least(1, MAX_STREAMS.into(), is_met) {
-            Critical::At(streams) => Some(streams as u16),
-            Critical::Never | Critical::Always => None,
+        match least_sufficient(1, MAX_STREAMS.into(), is_met) {
+            CriticalValue::At(streams) => Some(streams as u16),
+            CriticalValue::Never | CriticalValue::Always => None,
         }
     }
 
     /// Returns true if the target is met in this state with `change`.
-    fn is_met_with(&self, target: Target, change: &Change) -> bool {
-        let changed = self.with(change);
+    fn is_met_with(&self, target: TransferTarget, change: &Change) -> bool {
+        let changed = self.with_change(change);
         target.is_met(&changed.inputs, &changed.hosts)
     }
 
     /// Returns a copy of this state with `change`.
-    fn with(&self, change: &Change) -> Self {
+    fn with_change(&self, change: &Change) -> Self {
         let mut changed = Self { inputs: self.inputs.clone(), hosts: self.hosts.clone() };
-        changed.apply(change);
+        changed.apply_change(change);
         changed
     }
 
     /// Makes `change`; a change that is never a candidate has no effect.
-    fn apply(&mut self, change: &Change) {
+    fn apply_change(&mut self, change: &Change) {
         match change {
             Change::SocketBuffer(Buffer::Automatic) => (self.inputs.window, self.inputs.buffer) = (None, None),
             Change::SocketBuffer(Buffer::Window(window)) => self.inputs.window = Some(*window),
@@ -152,12 +163,12 @@ impl State {
 
     /// Returns the payload of a full segment.
     fn mss(&self) -> ByteCount {
-        Case::of(&self.inputs).mss(&self.hosts)
+        PredictorCase::from_inputs(&self.inputs).mss(&self.hosts)
     }
 }
 
 /// Returns true if `later` sets the same setting as `earlier`, whatever the values: if both are the same variant.
-fn replaces(later: &Change, earlier: &Change) -> bool {
+fn replaces_setting(later: &Change, earlier: &Change) -> bool {
     std::mem::discriminant(later) == std::mem::discriminant(earlier)
 }
 
@@ -167,9 +178,9 @@ mod tests {
     use crate::fixture;
     use fullpipe_units::Span;
 
-    fn improved(inputs: &Inputs, hosts: &Hosts) -> Option<Improvement> {
-        let target = Target::of(inputs).unwrap();
-        find_improvement(target, target.rate(inputs, hosts).unwrap(), inputs, hosts)
+    fn improved(inputs: &Inputs, hosts: &HostPair) -> Option<Improvement> {
+        let target = TransferTarget::from_inputs(inputs).unwrap();
+        find_improvement(target, target.needed_rate(inputs, hosts).unwrap(), inputs, hosts)
     }
 
     fn path(mbps: u64, millis: u64) -> Inputs {
@@ -179,14 +190,14 @@ mod tests {
 
     #[test]
     fn a_larger_send_buffer_fills_a_gigabit() {
-        let got = improved(&path(1000, 100), &fixture::hosts()).unwrap();
+        let got = improved(&path(1000, 100), &fixture::default_hosts()).unwrap();
         assert_eq!(got.changes, [Change::TcpWmemMax(ByteCount::from_mib(24))]);
         assert_eq!((got.after.limit, got.after.kernel_model.to_string().as_str()), (Limit::Capacity, "941.5 Mbit/s"));
     }
 
     #[test]
     fn ten_gigabits_need_both_buffers() {
-        let got = improved(&path(10_000, 100), &fixture::hosts()).unwrap();
+        let got = improved(&path(10_000, 100), &fixture::default_hosts()).unwrap();
         let kinds: Vec<_> = got.changes.iter().map(std::mem::discriminant).collect();
         let both = [Change::TcpWmemMax(ByteCount::ZERO), Change::TcpRmemMax(ByteCount::ZERO)];
         assert_eq!(kinds, both.each_ref().map(std::mem::discriminant));
@@ -195,18 +206,18 @@ mod tests {
 
     #[test]
     fn a_full_link_needs_no_change() {
-        assert_eq!(improved(&path(100, 10), &fixture::hosts()), None);
+        assert_eq!(improved(&path(100, 10), &fixture::default_hosts()), None);
     }
 
     #[test]
     fn a_fixed_window_is_enlarged_and_a_fixed_buffer_becomes_automatic() {
         let small = Inputs { window: Some(ByteCount::from_kib(64)), ..path(100, 173) };
-        let got = improved(&small, &fixture::hosts()).unwrap();
+        let got = improved(&small, &fixture::default_hosts()).unwrap();
         assert!(matches!(got.changes.as_slice(), [Change::SocketBuffer(Buffer::Window(_))]), "{got:?}");
         assert_eq!(got.after.limit, Limit::Capacity);
         // The kernel cuts requests to 4 MiB (`rmem_max`), which is too little for this path.
         let huge = Inputs { buffer: Some(ByteCount::from_kib(64)), ..path(1000, 173) };
-        let got = improved(&huge, &fixture::hosts()).unwrap();
+        let got = improved(&huge, &fixture::default_hosts()).unwrap();
         assert_eq!(got.changes[0], Change::SocketBuffer(Buffer::Automatic));
         assert_eq!(got.after.limit, Limit::Capacity);
     }
@@ -214,13 +225,13 @@ mod tests {
     #[test]
     fn bbr_is_the_change_against_loss() {
         let lossy = Inputs { loss: Some(Ratio::new(1e-3)), ..path(100, 20) };
-        let got = improved(&lossy, &fixture::hosts()).unwrap();
+        let got = improved(&lossy, &fixture::default_hosts()).unwrap();
         assert_eq!(got.changes, [Change::CongestionControl("bbr".to_owned())]);
     }
 
     #[test]
     fn window_scaling_is_enabled_before_autotuning() {
-        let mut hosts = fixture::hosts();
+        let mut hosts = fixture::default_hosts();
         hosts.receiver.window_scaling = false;
         hosts.receiver.moderate_rcvbuf = false;
         let got = improved(&path(100, 100), &hosts).unwrap();

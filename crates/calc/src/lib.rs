@@ -3,8 +3,8 @@
 //!
 //! * [`calculate`] answers one question: what follows from the inputs, the value of each quantity that the target
 //!   needs, the changes that raise the predicted rate, and what-ifs;
-//! * [`Axes`] answers many, one for each combination of ranges and lists;
-//! * [`Batch`] answers as many as a file has rows, fast: CSV in, CSV out.
+//! * [`CombinationAxes`] answers many, one for each combination of ranges and lists;
+//! * [`CalculationBatch`] answers as many as a file has rows, fast: CSV in, CSV out.
 //!
 //! Each of them asks the one predictor of room `model`, by way of one function that makes a path and a request of the
 //! inputs. Text is read here ([`read_values`], [`WhatIfChange`]), so that a flag, a what-if and a cell of a file
@@ -27,11 +27,11 @@ mod what_if;
 #[cfg(test)]
 mod fixture;
 
-pub use axes::Axes;
-pub use batch::{Batch, BatchError};
+pub use axes::CombinationAxes;
+pub use batch::{BatchError, CalculationBatch};
 pub use calculate::calculate;
-pub use case::Hosts;
+pub use case::HostPair;
 pub use error::InputError;
 pub use range::{numbers_between, read_values};
-pub use setting::{READABLE, Setting};
+pub use setting::{QuantitySetting, READABLE};
 pub use what_if::WhatIfChange;

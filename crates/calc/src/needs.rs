@@ -5,19 +5,19 @@ use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_record::{Inputs, Need, Prediction, Quantity, Side, Value};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::case::{COMMON_MTU, Case, Hosts};
-use crate::critical::{Critical, least, most};
+use crate::case::{COMMON_MTU, HostPair, PredictorCase};
+use crate::critical::{CriticalValue, least_sufficient, most_sufficient};
 use crate::sizing::{lower_window, maximum_for, window_for};
-use crate::target::{FASTEST, Target};
+use crate::target::{FASTEST, TransferTarget};
 
 /// Values that must all hold: each critical value assumes that the other quantities are ample.
-pub(crate) fn needs(target: Target, rate: BitRate, inputs: &Inputs, hosts: &Hosts) -> Vec<Need> {
-    let mut ample = Ample { target, inputs: ample_load(inputs), hosts: ample_hosts(hosts) };
-    let bandwidth = ample.bandwidth(inputs);
+pub(crate) fn joint_needs(target: TransferTarget, rate: BitRate, inputs: &Inputs, hosts: &HostPair) -> Vec<Need> {
+    let mut ample = AmpleInputs { target, inputs: ample_load(inputs), hosts: ample_hosts(hosts) };
+    let bandwidth = ample.bandwidth_need(inputs);
     ample.inputs = with_enough_bandwidth(ample.inputs, bandwidth.as_ref());
-    let window = window(rate, &Case::of(inputs).prediction(hosts));
+    let window = window_need(rate, &PredictorCase::from_inputs(inputs).prediction(hosts));
     let buffers = match (inputs.window, inputs.buffer) {
-        (_, Some(request)) => vec![ample.buffer(request)],
+        (_, Some(request)) => vec![ample.buffer_need(request)],
         (Some(_), None) => Vec::new(),
         (None, None) => {
             let recommended = |need: Option<Need>, constraint| {
@@ -29,7 +29,7 @@ pub(crate) fn needs(target: Target, rate: BitRate, inputs: &Inputs, hosts: &Host
             ]
         }
     };
-    [bandwidth, window].into_iter().chain(buffers).chain([ample.loss(inputs)]).flatten().collect()
+    [bandwidth, window].into_iter().chain(buffers).chain([ample.loss_need(inputs)]).flatten().collect()
 }
 
 /// Returns a buffer's need with the size to set where the present one is too small: a buffer that just holds what is in
@@ -50,101 +50,101 @@ fn with_enough_bandwidth(inputs: Inputs, need: Option<&Need>) -> Inputs {
 }
 
 /// Values of which each is enough alone, with the other quantities as they are.
-pub(crate) fn alone(target: Target, inputs: &Inputs, hosts: &Hosts) -> Vec<Need> {
+pub(crate) fn single_needs(target: TransferTarget, inputs: &Inputs, hosts: &HostPair) -> Vec<Need> {
     let as_is = AsIs { target, inputs, hosts };
-    let rtt = as_is.rtt();
-    let distance = rtt.as_ref().and_then(spanned);
-    let rest = [as_is.streams(), as_is.mtu(), as_is.congestion(), as_is.size()];
+    let rtt = as_is.rtt_need();
+    let distance = rtt.as_ref().and_then(distance_need);
+    let rest = [as_is.streams_need(), as_is.mtu_need(), as_is.congestion_need(), as_is.size_need()];
     [rtt, distance].into_iter().chain(rest).flatten().collect()
 }
 
 /// The distance that fibre spans in the round trip of `rtt`, at best.
-fn spanned(rtt: &Need) -> Option<Need> {
+fn distance_need(rtt: &Need) -> Option<Need> {
     let Some(Value::Time(longest)) = rtt.value else { return None };
     Some(Need {
         quantity: Quantity::Distance,
-        value: Some(Value::Distance(distance::longest(longest))),
+        value: Some(Value::Distance(distance::max_distance(longest))),
         now: None,
         ..rtt.clone()
     })
 }
 
 /// `window` in its row: what the hosts have in flight now is the lower of what receiver and sender allow.
-fn window(rate: BitRate, prediction: &Prediction) -> Option<Need> {
+fn window_need(rate: BitRate, prediction: &Prediction) -> Option<Need> {
     let now = lower_window(prediction)?;
     let (window, wanted, met) = (now.window?, window_for(rate, prediction)?, now.kernel_model >= rate);
     // BBR takes twice what fills the link, and less is enough.
-    let enough = window.scaled(rate.as_f64() / now.kernel_model.as_f64());
+    let enough = window.scale_by(rate.as_f64() / now.kernel_model.as_f64());
     let value = if met && wanted > window { enough } else { wanted };
     let [value, now] = [value, window].map(Value::Bytes);
     Some(Need { quantity: Quantity::Window, side: Side::AtLeast, value: Some(value), now: Some(now), met })
 }
 
 /// A load and hosts that limit nothing but by the path's rate, each quantity in turn put in.
-struct Ample {
-    target: Target,
+struct AmpleInputs {
+    target: TransferTarget,
     inputs: Inputs,
-    hosts: Hosts,
+    hosts: HostPair,
 }
 
-impl Ample {
-    fn tcp_wmem(&self, hosts: &Hosts) -> Option<Need> {
+impl AmpleInputs {
+    fn tcp_wmem(&self, hosts: &HostPair) -> Option<Need> {
         let with = |max| {
             let mut hosts = self.hosts.clone();
             hosts.sender.tcp_wmem = hosts.sender.tcp_wmem.with_max(ByteCount::new(max));
             self.target.is_met(&self.inputs, &hosts)
         };
         let now = hosts.sender.tcp_wmem.max;
-        at_least(Quantity::TcpWmem, least(1, AMPLE.get(), with), Some(now), with(now.get()))
+        at_least(Quantity::TcpWmem, least_sufficient(1, AMPLE.get(), with), Some(now), with(now.get()))
     }
 
-    fn tcp_rmem(&self, hosts: &Hosts) -> Option<Need> {
+    fn tcp_rmem(&self, hosts: &HostPair) -> Option<Need> {
         let with = |max| {
             let mut hosts = self.hosts.clone();
             hosts.receiver.tcp_rmem = hosts.receiver.tcp_rmem.with_max(ByteCount::new(max));
             self.target.is_met(&self.inputs, &hosts)
         };
-        let as_it_is = Hosts { receiver: hosts.receiver.clone(), ..self.hosts.clone() };
+        let as_it_is = HostPair { receiver: hosts.receiver.clone(), ..self.hosts.clone() };
         let met = self.target.is_met(&self.inputs, &as_it_is);
-        at_least(Quantity::TcpRmem, least(1, AMPLE.get(), with), Some(hosts.receiver.tcp_rmem.max), met)
+        at_least(Quantity::TcpRmem, least_sufficient(1, AMPLE.get(), with), Some(hosts.receiver.tcp_rmem.max), met)
     }
 
-    fn buffer(&self, now: ByteCount) -> Option<Need> {
+    fn buffer_need(&self, now: ByteCount) -> Option<Need> {
         let with = |request| {
             let inputs = Inputs { buffer: Some(ByteCount::new(request)), ..self.inputs.clone() };
             self.target.is_met(&inputs, &self.hosts)
         };
-        at_least(Quantity::Buffer, least(1, AMPLE.get(), with), Some(now), with(now.get()))
+        at_least(Quantity::Buffer, least_sufficient(1, AMPLE.get(), with), Some(now), with(now.get()))
     }
 
     /// Floating-point numbers that are not negative are in order as their bits are.
-    fn loss(&self, inputs: &Inputs) -> Option<Need> {
+    fn loss_need(&self, inputs: &Inputs) -> Option<Need> {
         let with = |bits| {
             let inputs = Inputs { loss: Some(Ratio::new(f64::from_bits(bits))), ..self.inputs.clone() };
             self.target.is_met(&inputs, &self.hosts)
         };
-        let value = match most(0, 1_f64.to_bits(), with) {
-            Critical::Always => return None,
-            Critical::Never => None,
-            Critical::At(bits) => Some(Value::Share(Ratio::new(f64::from_bits(bits)))),
+        let value = match most_sufficient(0, 1_f64.to_bits(), with) {
+            CriticalValue::Always => return None,
+            CriticalValue::Never => None,
+            CriticalValue::At(bits) => Some(Value::Share(Ratio::new(f64::from_bits(bits)))),
         };
         let met = with(inputs.loss.map_or(0, |loss| loss.get().to_bits()));
         Some(Need { quantity: Quantity::Loss, side: Side::AtMost, value, now: inputs.loss.map(Value::Share), met })
     }
 
     /// Only where the target is more than to fill it.
-    fn bandwidth(&self, inputs: &Inputs) -> Option<Need> {
-        if self.target == Target::Fill {
+    fn bandwidth_need(&self, inputs: &Inputs) -> Option<Need> {
+        if self.target == TransferTarget::Fill {
             return None;
         }
         let with = |bps| {
             let inputs = Inputs { bandwidth: Some(BitRate::from_bps(bps)), ..self.inputs.clone() };
             self.target.is_met(&inputs, &self.hosts)
         };
-        let value = match least(1, FASTEST.bps(), with) {
-            Critical::Always => return None,
-            Critical::Never => None,
-            Critical::At(bps) => Some(Value::Rate(BitRate::from_bps(bps))),
+        let value = match least_sufficient(1, FASTEST.bps(), with) {
+            CriticalValue::Always => return None,
+            CriticalValue::Never => None,
+            CriticalValue::At(bps) => Some(Value::Rate(BitRate::from_bps(bps))),
         };
         let met = inputs.bandwidth.is_none_or(|rate| with(rate.bps()));
         let now = inputs.bandwidth.map(Value::Rate);
@@ -154,9 +154,9 @@ impl Ample {
 
 /// The load and the hosts as they are, one quantity in turn made another.
 struct AsIs<'a> {
-    target: Target,
+    target: TransferTarget,
     inputs: &'a Inputs,
-    hosts: &'a Hosts,
+    hosts: &'a HostPair,
 }
 
 impl AsIs<'_> {
@@ -166,73 +166,85 @@ impl AsIs<'_> {
         self.target.is_met(&inputs, self.hosts)
     }
 
-    fn met(&self) -> bool {
+    fn is_met(&self) -> bool {
         self.target.is_met(self.inputs, self.hosts)
     }
 
-    fn rtt(&self) -> Option<Need> {
-        let value = most(1, MAX_DURATION.as_nanos(), |nanos| {
+    fn rtt_need(&self) -> Option<Need> {
+        let value = most_sufficient(1, MAX_DURATION.as_nanos(), |nanos| {
             self.met_with(|inputs| inputs.rtt = Some(Span::from_nanos(nanos)))
         });
         let now = self.inputs.rtt.map(Value::Time);
-        row(Quantity::Rtt, Side::AtMost, value.map(|nanos| Value::Time(Span::from_nanos(nanos))), now, self.met())
+        need_row(
+            Quantity::Rtt,
+            Side::AtMost,
+            value.map(|nanos| Value::Time(Span::from_nanos(nanos))),
+            now,
+            self.is_met(),
+        )
     }
 
-    fn streams(&self) -> Option<Need> {
+    fn streams_need(&self) -> Option<Need> {
         let with = |streams| self.met_with(|inputs| inputs.streams = Some(streams as u16));
         let now = self.inputs.streams.unwrap_or(1);
-        let value = least(1, MAX_STREAMS.max(now).into(), with).map(|streams| Value::Count(streams as u16));
-        row(Quantity::Streams, Side::AtLeast, value, Some(Value::Count(now)), self.met())
+        let value = least_sufficient(1, MAX_STREAMS.max(now).into(), with).map(|streams| Value::Count(streams as u16));
+        need_row(Quantity::Streams, Side::AtLeast, value, Some(Value::Count(now)), self.is_met())
     }
 
     /// Up to jumbo frames, as no network carries more.
-    fn mtu(&self) -> Option<Need> {
+    fn mtu_need(&self) -> Option<Need> {
         let now = self.inputs.mtu.unwrap_or(COMMON_MTU);
         let with = |bytes| self.met_with(|inputs| inputs.mtu = Some(ByteCount::new(bytes)));
-        let value = least(MIN_MTU.get(), JUMBO.max(now).get(), with);
-        row(
+        let value = least_sufficient(MIN_MTU.get(), JUMBO.max(now).get(), with);
+        need_row(
             Quantity::Mtu,
             Side::AtLeast,
             value.map(|bytes| Value::Bytes(ByteCount::new(bytes))),
             Some(Value::Bytes(now)),
-            self.met(),
+            self.is_met(),
         )
     }
 
-    fn congestion(&self) -> Option<Need> {
+    fn congestion_need(&self) -> Option<Need> {
         let with = |name: &str| self.met_with(|inputs| inputs.congestion = Some(name.to_owned()));
         let names: Vec<String> = CONTROLS.into_iter().filter(|name| with(name)).map(str::to_owned).collect();
         let now = self.inputs.congestion.clone().unwrap_or_else(|| self.hosts.sender.congestion_control.clone());
         let value = match names.len() {
-            0 => Critical::Never,
-            all if all == CONTROLS.len() => Critical::Always,
-            _ => Critical::At(Value::Names(names)),
+            0 => CriticalValue::Never,
+            all if all == CONTROLS.len() => CriticalValue::Always,
+            _ => CriticalValue::At(Value::Names(names)),
         };
-        row(Quantity::Congestion, Side::OneOf, value, Some(Value::Names(vec![now])), self.met())
+        need_row(Quantity::Congestion, Side::OneOf, value, Some(Value::Names(vec![now])), self.is_met())
     }
 
     /// Only where there is a time that it may take.
-    fn size(&self) -> Option<Need> {
-        let Target::Within(size, within) = self.target else { return None };
-        let case = Case::of(self.inputs);
+    fn size_need(&self) -> Option<Need> {
+        let TransferTarget::Within(size, within) = self.target else { return None };
+        let case = PredictorCase::from_inputs(self.inputs);
         let steady = case.estimate(self.hosts).kernel_model;
-        let fits = |bytes| case.time(ByteCount::new(bytes), steady, self.hosts) <= within;
-        let value = most(1, MAX_SIZE, fits).map(|bytes| Value::Bytes(ByteCount::new(bytes)));
-        row(Quantity::Size, Side::AtMost, value, Some(Value::Bytes(size)), self.met())
+        let fits = |bytes| case.transfer_time(ByteCount::new(bytes), steady, self.hosts) <= within;
+        let value = most_sufficient(1, MAX_SIZE, fits).map(|bytes| Value::Bytes(ByteCount::new(bytes)));
+        need_row(Quantity::Size, Side::AtMost, value, Some(Value::Bytes(size)), self.is_met())
     }
 }
 
-fn at_least(quantity: Quantity, value: Critical<u64>, now: Option<ByteCount>, met: bool) -> Option<Need> {
+fn at_least(quantity: Quantity, value: CriticalValue<u64>, now: Option<ByteCount>, met: bool) -> Option<Need> {
     let value = value.map(|bytes| Value::Bytes(ByteCount::new(bytes)));
-    row(quantity, Side::AtLeast, value, now.map(Value::Bytes), met)
+    need_row(quantity, Side::AtLeast, value, now.map(Value::Bytes), met)
 }
 
 /// A row, unless every value will do.
-fn row(quantity: Quantity, side: Side, value: Critical<Value>, now: Option<Value>, met: bool) -> Option<Need> {
+fn need_row(
+    quantity: Quantity,
+    side: Side,
+    value: CriticalValue<Value>,
+    now: Option<Value>,
+    met: bool,
+) -> Option<Need> {
     let value = match value {
-        Critical::Always => return None,
-        Critical::Never => None,
-        Critical::At(value) => Some(value),
+        CriticalValue::Always => return None,
+        CriticalValue::Never => None,
+        CriticalValue::At(value) => Some(value),
     };
     Some(Need { quantity, side, value, now, met })
 }
@@ -243,7 +255,7 @@ pub(crate) fn ample_load(inputs: &Inputs) -> Inputs {
 }
 
 /// Hosts like these whose buffers never limit, but for what a window of TCP can say.
-pub(crate) fn ample_hosts(hosts: &Hosts) -> Hosts {
+pub(crate) fn ample_hosts(hosts: &HostPair) -> HostPair {
     let mut ample = hosts.clone();
     for host in [&mut ample.sender, &mut ample.receiver] {
         host.window_scaling = true;
@@ -302,12 +314,12 @@ mod tests {
 
     #[test]
     fn no_size_that_fills_a_link_under_bbr_is_too_small() {
-        let hosts = fixture::hosts();
+        let hosts = fixture::default_hosts();
         for (mbps, millis) in [(1000, 20), (100, 173)] {
             let (bandwidth, rtt) = (Some(BitRate::from_mbps(mbps)), Some(Span::from_millis(millis)));
             let inputs = Inputs { bandwidth, rtt, congestion: Some("bbr".to_owned()), ..Inputs::default() };
-            let rate = Target::Fill.rate(&inputs, &hosts).unwrap();
-            for need in needs(Target::Fill, rate, &inputs, &hosts) {
+            let rate = TransferTarget::Fill.needed_rate(&inputs, &hosts).unwrap();
+            for need in joint_needs(TransferTarget::Fill, rate, &inputs, &hosts) {
                 let sizes = [&need.now, &need.value].map(|value| match value {
                     Some(Value::Bytes(size)) => Some(*size),
                     _ => None,
@@ -319,14 +331,14 @@ mod tests {
 
     #[test]
     fn a_gigabit_over_a_tenth_of_a_second_takes_a_larger_send_buffer_alone() {
-        let (inputs, hosts) = (gigabit(), fixture::hosts());
-        let rate = Target::Fill.rate(&inputs, &hosts).unwrap();
+        let (inputs, hosts) = (gigabit(), fixture::default_hosts());
+        let rate = TransferTarget::Fill.needed_rate(&inputs, &hosts).unwrap();
         assert_eq!(
-            shown(&needs(Target::Fill, rate, &inputs, &hosts)[..3]),
+            shown(&joint_needs(TransferTarget::Fill, rate, &inputs, &hosts)[..3]),
             ["window 11.31 MiB (missed)", "tcp-wmem 24 MiB (missed)", "tcp-rmem 18.1 MiB"]
         );
         assert_eq!(
-            shown(&alone(Target::Fill, &inputs, &hosts)),
+            shown(&single_needs(TransferTarget::Fill, &inputs, &hosts)),
             [
                 "rtt 33.75 ms (missed)",
                 "distance 3447 km (missed)",
@@ -340,8 +352,12 @@ mod tests {
     #[test]
     fn a_rate_beyond_the_bandwidth_takes_more_of_it() {
         let inputs = Inputs { rate: Some(BitRate::from_mbps(2000)), ..gigabit() };
-        let missed =
-            needs(Target::Rate(BitRate::from_mbps(2000)), BitRate::from_mbps(2000), &inputs, &fixture::hosts());
+        let missed = joint_needs(
+            TransferTarget::Rate(BitRate::from_mbps(2000)),
+            BitRate::from_mbps(2000),
+            &inputs,
+            &fixture::default_hosts(),
+        );
         // 2 Gbit/s ÷ 1448 × 1538.
         assert_eq!(shown(&missed)[0], "bandwidth 2.124 Gbit/s (missed)");
     }
@@ -349,11 +365,11 @@ mod tests {
     #[test]
     fn a_size_that_slow_start_cannot_carry_in_time_has_no_rate() {
         let inputs = Inputs { size: Some(ByteCount::from_mib(100)), time: Some(Span::from_millis(500)), ..gigabit() };
-        assert_eq!(Target::of(&inputs).unwrap().rate(&inputs, &fixture::hosts()), None);
+        assert_eq!(TransferTarget::from_inputs(&inputs).unwrap().needed_rate(&inputs, &fixture::default_hosts()), None);
     }
 
     /// `inputs` or `hosts` with the quantity of `need` at this value.
-    fn with(inputs: &Inputs, hosts: &Hosts, quantity: Quantity, value: &Value) -> (Inputs, Hosts) {
+    fn with(inputs: &Inputs, hosts: &HostPair, quantity: Quantity, value: &Value) -> (Inputs, HostPair) {
         let (mut inputs, mut hosts) = (inputs.clone(), hosts.clone());
         match (quantity, value.clone()) {
             (Quantity::TcpWmem, Value::Bytes(max)) => hosts.sender.tcp_wmem = hosts.sender.tcp_wmem.with_max(max),
@@ -407,15 +423,15 @@ mod tests {
 
         #[test]
         fn at_a_critical_value_the_prediction_meets_the_target_and_just_beyond_it_does_not(inputs in any_given()) {
-            let hosts = fixture::hosts();
-            let target = Target::of(&inputs).unwrap();
-            let Some(rate) = target.rate(&inputs, &hosts) else { return Ok(()) };
-            let needed = needs(target, rate, &inputs, &hosts);
+            let hosts = fixture::default_hosts();
+            let target = TransferTarget::from_inputs(&inputs).unwrap();
+            let Some(rate) = target.needed_rate(&inputs, &hosts) else { return Ok(()) };
+            let needed = joint_needs(target, rate, &inputs, &hosts);
             let bandwidth = needed.iter().find(|need| need.quantity == Quantity::Bandwidth);
             let ample = (with_enough_bandwidth(ample_load(&inputs), bandwidth), ample_hosts(&hosts));
             let as_is = (inputs.clone(), hosts.clone());
             let needed = needed.into_iter().map(|need| (need, &ample));
-            let alone = alone(target, &inputs, &hosts).into_iter().map(|need| (need, &as_is));
+            let alone = single_needs(target, &inputs, &hosts).into_iter().map(|need| (need, &as_is));
             for (need, (inputs, hosts)) in needed.chain(alone) {
                 let skipped = {
                     use Quantity::{Congestion, Distance, Size, Window};
@@ -435,10 +451,10 @@ mod tests {
 
         #[test]
         fn the_target_is_met_where_all_needs_are(inputs in any_given()) {
-            let hosts = fixture::hosts();
-            let target = Target::of(&inputs).unwrap();
-            let Some(rate) = target.rate(&inputs, &hosts) else { return Ok(()) };
-            let needs = needs(target, rate, &inputs, &hosts);
+            let hosts = fixture::default_hosts();
+            let target = TransferTarget::from_inputs(&inputs).unwrap();
+            let Some(rate) = target.needed_rate(&inputs, &hosts) else { return Ok(()) };
+            let needs = joint_needs(target, rate, &inputs, &hosts);
             let (all, met) = (needs.iter().all(|need| need.met), target.is_met(&inputs, &hosts));
             // Where it is met each need is; the other way round losses may cut the peaks of a window that just fits.
             prop_assert!(all || !met, "{needs:?}");
@@ -447,19 +463,19 @@ mod tests {
 
         #[test]
         fn a_window_of_the_size_needed_carries_the_rate(inputs in any_given()) {
-            let hosts = fixture::hosts();
-            let Some(rate) = Target::of(&inputs).unwrap().rate(&inputs, &hosts) else { return Ok(()) };
-            let prediction = Case::of(&inputs).prediction(&hosts);
+            let hosts = fixture::default_hosts();
+            let Some(rate) = TransferTarget::from_inputs(&inputs).unwrap().needed_rate(&inputs, &hosts) else { return Ok(()) };
+            let prediction = PredictorCase::from_inputs(&inputs).prediction(&hosts);
             // More than the payload that the bandwidth permits is carried by no window.
-            prop_assume!(prediction.ceiling(Limit::Capacity).is_none_or(|most| rate <= most.kernel_model));
+            prop_assume!(prediction.find_ceiling(Limit::Capacity).is_none_or(|most| rate <= most.kernel_model));
             let Some(window) = window_for(rate, &prediction) else { return Ok(()) };
             // What is in flight is whole segments, and one of a receiver's is still in its buffer.
             let window = window + prediction.mss * 2;
             prop_assume!(window > prediction.mss * 4 && window < ByteCount::from_mib(512));
             let with = Inputs { window: Some(window), buffer: None, ..inputs };
-            let prediction = Case::of(&with).prediction(&ample_hosts(&hosts));
-            let carried = prediction.ceiling(Limit::ReceiveWindow).unwrap().kernel_model;
-            prop_assert!(carried.scaled(1.000_1) >= rate, "{carried}, not {rate}");
+            let prediction = PredictorCase::from_inputs(&with).prediction(&ample_hosts(&hosts));
+            let carried = prediction.find_ceiling(Limit::ReceiveWindow).unwrap().kernel_model;
+            prop_assert!(carried.scale_by(1.000_1) >= rate, "{carried}, not {rate}");
         }
     }
 }

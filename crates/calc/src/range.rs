@@ -2,7 +2,7 @@
 
 use fullpipe_record::Quantity;
 
-use crate::{InputError, Setting};
+use crate::{InputError, QuantitySetting};
 
 /// Reads the values of one quantity: one value, or several between commas, or ranges.
 ///
@@ -10,13 +10,13 @@ use crate::{InputError, Setting};
 /// steps 1, 2, 5, 10 … that lie between. `LOW..HIGH+STEP` goes from LOW in equal steps and not beyond HIGH.
 ///
 /// # Errors
-/// A value that [`Setting::read`] refuses, a range that runs backwards or has no end, or more than 100 000 values.
-pub fn read_values(quantity: Quantity, text: &str) -> Result<Vec<Setting>, InputError> {
+/// A value that [`QuantitySetting::read`] refuses, a range that runs backwards or has no end, or more than 100 000 values.
+pub fn read_values(quantity: Quantity, text: &str) -> Result<Vec<QuantitySetting>, InputError> {
     let mut values = Vec::new();
     for item in text.split(',') {
         match item.split_once("..") {
-            Some((low, rest)) => values.extend(Range::read(quantity, low, rest)?.values()?),
-            None => values.push(Setting::read(quantity, item)?),
+            Some((low, rest)) => values.extend(SettingRange::read(quantity, low, rest)?.range_values()?),
+            None => values.push(QuantitySetting::read(quantity, item)?),
         }
         if values.len() > MAX_VALUES {
             return Err(too_many(values.len()));
@@ -41,25 +41,25 @@ pub fn numbers_between(low: f64, high: f64, step: Option<f64>) -> Result<Vec<f64
         return Err(InputError::new("a range from 0 has no steps of its own; write for example 0..1+0.1 or 0.1..1"));
     }
     let end = (low < high).then_some(high);
-    Ok(std::iter::once(low).chain(decades(low, high)).chain(end).collect())
+    Ok(std::iter::once(low).chain(decade_values(low, high)).chain(end).collect())
 }
 
-struct Range {
-    low: Setting,
-    high: Setting,
+struct SettingRange {
+    low: QuantitySetting,
+    high: QuantitySetting,
     step: Option<f64>,
 }
 
-impl Range {
+impl SettingRange {
     fn read(quantity: Quantity, low: &str, rest: &str) -> Result<Self, InputError> {
         let (high, step) = split_step(rest);
-        let step = step.map(|step| Setting::read(quantity, step)).transpose()?;
+        let step = step.map(|step| QuantitySetting::read(quantity, step)).transpose()?;
         let range = Self {
-            low: Setting::read(quantity, low)?,
-            high: Setting::read(quantity, high)?,
-            step: step.and_then(|step| step.number()),
+            low: QuantitySetting::read(quantity, low)?,
+            high: QuantitySetting::read(quantity, high)?,
+            step: step.and_then(|step| step.as_number()),
         };
-        match (range.low.number(), range.high.number()) {
+        match (range.low.as_number(), range.high.as_number()) {
             (Some(from), Some(to)) if from > to => {
                 Err(InputError::new(format!("the range {low}..{high} runs backwards; write {high}..{low}")))
             }
@@ -68,10 +68,10 @@ impl Range {
         }
     }
 
-    fn values(&self) -> Result<Vec<Setting>, InputError> {
+    fn range_values(&self) -> Result<Vec<QuantitySetting>, InputError> {
         let quantity = self.low.quantity();
-        let (low, high) = (self.low.number().unwrap_or(0.0), self.high.number().unwrap_or(0.0));
-        let setting = |number| Setting::of_number(quantity, number);
+        let (low, high) = (self.low.as_number().unwrap_or(0.0), self.high.as_number().unwrap_or(0.0));
+        let setting = |number| QuantitySetting::of_number(quantity, number);
         if let Some(step) = self.step {
             return Ok(equal_steps(low, high, step)?.filter_map(setting).collect());
         }
@@ -81,8 +81,8 @@ impl Range {
             ));
         }
         let between = match quantity {
-            Quantity::Bandwidth | Quantity::Rtt | Quantity::Distance | Quantity::Loss => decades(low, high),
-            _ => doublings(low, high),
+            Quantity::Bandwidth | Quantity::Rtt | Quantity::Distance | Quantity::Loss => decade_values(low, high),
+            _ => doubled_values(low, high),
         };
         let mut values = vec![self.low.clone()];
         values.extend(between.into_iter().filter_map(setting));
@@ -112,14 +112,14 @@ fn equal_steps(low: f64, high: f64, step: f64) -> Result<impl Iterator<Item = f6
 }
 
 /// 1, 2 and 5 times the powers of ten between `low` and `high`, neither included.
-fn decades(low: f64, high: f64) -> Vec<f64> {
+fn decade_values(low: f64, high: f64) -> Vec<f64> {
     let decimal = |exponent: i32, digit: u8| format!("{digit}e{exponent}").parse::<f64>().ok();
     let all = (-30..=19).flat_map(|exponent| [1, 2, 5].map(|digit| decimal(exponent, digit)));
     all.flatten().filter(|number| low < *number && *number < high).collect()
 }
 
 /// `low` times powers of two, up to `high`, neither included.
-fn doublings(low: f64, high: f64) -> Vec<f64> {
+fn doubled_values(low: f64, high: f64) -> Vec<f64> {
     std::iter::successors(Some(low * 2.0), |number| Some(number * 2.0)).take_while(|number| *number < high).collect()
 }
 
@@ -137,7 +137,7 @@ mod tests {
 
     fn cells(quantity: Quantity, text: &str) -> String {
         let values = read_values(quantity, text).unwrap();
-        values.iter().map(Setting::cell).collect::<Vec<_>>().join(" ")
+        values.iter().map(QuantitySetting::to_cell).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
                 let numbers: Vec<f64> = read_values(quantity, &format!("{low}..{}", low + more))
                     .unwrap()
                     .iter()
-                    .filter_map(Setting::number)
+                    .filter_map(QuantitySetting::as_number)
                     .collect();
                 prop_assert_eq!(numbers.first().copied(), Some(low as f64));
                 prop_assert_eq!(numbers.last().copied(), Some((low + more) as f64));

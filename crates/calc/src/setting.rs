@@ -26,7 +26,7 @@ const MAX_STREAMS: u16 = 10_000;
 
 /// A quantity with the value that it is given.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Setting {
+pub enum QuantitySetting {
     /// Rate of the path.
     Bandwidth(BitRate),
     /// Round-trip time of the empty path.
@@ -49,7 +49,7 @@ pub enum Setting {
     Size(ByteCount),
 }
 
-impl Setting {
+impl QuantitySetting {
     /// Reads `text` as a value of `quantity`, with the units that people write.
     ///
     /// # Errors
@@ -58,32 +58,32 @@ impl Setting {
     pub fn read(quantity: Quantity, text: &str) -> Result<Self, InputError> {
         let text = text.trim();
         match quantity {
-            Quantity::Bandwidth => parsed(text).map(Self::Bandwidth),
-            Quantity::Rtt => parsed(text).map(Self::Rtt),
-            Quantity::Distance => parsed(text).map(Self::Distance),
-            Quantity::Window => parsed(text).map(Self::Window),
-            Quantity::Buffer => parsed(text).map(Self::Buffer),
-            Quantity::Loss => parsed(text).map(Self::Loss),
-            Quantity::Mtu => parsed(text).map(Self::Mtu),
-            Quantity::Size => parsed(text).map(Self::Size),
+            Quantity::Bandwidth => parse_value(text).map(Self::Bandwidth),
+            Quantity::Rtt => parse_value(text).map(Self::Rtt),
+            Quantity::Distance => parse_value(text).map(Self::Distance),
+            Quantity::Window => parse_value(text).map(Self::Window),
+            Quantity::Buffer => parse_value(text).map(Self::Buffer),
+            Quantity::Loss => parse_value(text).map(Self::Loss),
+            Quantity::Mtu => parse_value(text).map(Self::Mtu),
+            Quantity::Size => parse_value(text).map(Self::Size),
             Quantity::Streams => {
                 text.parse().map(Self::Streams).map_err(|_| InputError::new(format!("\"{text}\" is not {STREAMS}")))
             }
             Quantity::Congestion => Ok(Self::Congestion(text.to_owned())),
             Quantity::TcpWmem | Quantity::TcpRmem => Err(InputError::new("it is a host's setting and not given here")),
         }
-        .and_then(Self::checked)
+        .and_then(Self::check_value)
     }
 
-    /// Reads a cell of a file: as [`Setting::read`], but a bare number counts bit/s, seconds, metres, bytes, or is a
+    /// Reads a cell of a file: as [`QuantitySetting::read`], but a bare number counts bit/s, seconds, metres, bytes, or is a
     /// fraction.
     ///
     /// # Errors
-    /// As for [`Setting::read`].
+    /// As for [`QuantitySetting::read`].
     pub fn read_cell(quantity: Quantity, cell: &str) -> Result<Self, InputError> {
         match cell.parse::<f64>() {
             Ok(number) if (0.0..MAX_VALUE).contains(&number) => {
-                Self::of_number(quantity, number).map_or_else(|| Self::read(quantity, cell), Self::checked)
+                Self::of_number(quantity, number).map_or_else(|| Self::read(quantity, cell), Self::check_value)
             }
             _ => Self::read(quantity, cell),
         }
@@ -106,7 +106,7 @@ impl Setting {
     }
 
     /// The value that `inputs` has of `quantity`.
-    pub(crate) fn of(quantity: Quantity, inputs: &Inputs) -> Option<Self> {
+    pub(crate) fn from_inputs(quantity: Quantity, inputs: &Inputs) -> Option<Self> {
         match quantity {
             Quantity::Bandwidth => inputs.bandwidth.map(Self::Bandwidth),
             Quantity::Rtt => inputs.rtt.map(Self::Rtt),
@@ -124,7 +124,7 @@ impl Setting {
 
     /// Gives the quantity this value. A window takes the place of a buffer and a buffer that of a window: a program
     /// asks for one of them.
-    pub fn apply(&self, inputs: &mut Inputs) {
+    pub fn apply_to(&self, inputs: &mut Inputs) {
         match self {
             Self::Bandwidth(rate) => inputs.bandwidth = Some(*rate),
             Self::Rtt(rtt) => inputs.rtt = Some(*rtt),
@@ -140,7 +140,7 @@ impl Setting {
     }
 
     /// In bit/s, seconds, metres, bytes, as a fraction or a count; a congestion control is no number.
-    pub(crate) fn number(&self) -> Option<f64> {
+    pub(crate) fn as_number(&self) -> Option<f64> {
         Some(match self {
             Self::Bandwidth(rate) => rate.as_f64(),
             Self::Rtt(rtt) => rtt.as_secs_f64(),
@@ -152,7 +152,7 @@ impl Setting {
         })
     }
 
-    /// The nearest value to a number as [`Setting::number`] gives it; none where the quantity is no number, or a whole
+    /// The nearest value to a number as [`QuantitySetting::as_number`] gives it; none where the quantity is no number, or a whole
     /// one and `number` is not.
     pub(crate) fn of_number(quantity: Quantity, number: f64) -> Option<Self> {
         Some(match quantity {
@@ -170,15 +170,15 @@ impl Setting {
     }
 
     /// In base units, as a cell of a file.
-    pub(crate) fn cell(&self) -> String {
-        match (self, self.number()) {
+    pub(crate) fn to_cell(&self) -> String {
+        match (self, self.as_number()) {
             (Self::Congestion(name), _) => name.clone(),
             (_, number) => number.unwrap_or_default().to_string(),
         }
     }
 
     /// Refuses what no formula has an answer for.
-    fn checked(self) -> Result<Self, InputError> {
+    fn check_value(self) -> Result<Self, InputError> {
         let nonsense = match &self {
             Self::Bandwidth(rate) if *rate == BitRate::ZERO => {
                 "a path of 0 bit/s carries nothing; write for example 100Mbit/s"
@@ -217,7 +217,7 @@ impl Setting {
     }
 }
 
-fn parsed<T: FromStr<Err = ParseError>>(text: &str) -> Result<T, InputError> {
+fn parse_value<T: FromStr<Err = ParseError>>(text: &str) -> Result<T, InputError> {
     text.parse().map_err(|error: ParseError| InputError::new(error.to_string()))
 }
 
@@ -250,11 +250,11 @@ mod tests {
             (Quantity::Congestion, "bbr", "bbr"),
             (Quantity::Size, "1GB", "1000000000"),
         ] {
-            let read = Setting::read(quantity, text).unwrap();
+            let read = QuantitySetting::read(quantity, text).unwrap();
             assert_eq!(read.quantity(), quantity);
-            assert_eq!(Setting::read_cell(quantity, cell).unwrap(), read, "{text}");
-            assert_eq!(Setting::read_cell(quantity, text).unwrap(), read, "{text}");
-            assert_eq!(Setting::read_cell(quantity, &read.cell()).unwrap(), read, "{text}");
+            assert_eq!(QuantitySetting::read_cell(quantity, cell).unwrap(), read, "{text}");
+            assert_eq!(QuantitySetting::read_cell(quantity, text).unwrap(), read, "{text}");
+            assert_eq!(QuantitySetting::read_cell(quantity, &read.to_cell()).unwrap(), read, "{text}");
         }
     }
 
@@ -286,10 +286,10 @@ mod tests {
             (Quantity::Size, "0", "10GiB"),
             (Quantity::TcpWmem, "1M", "host"),
         ] {
-            let stated = Setting::read(quantity, text).unwrap_err().to_string();
+            let stated = QuantitySetting::read(quantity, text).unwrap_err().to_string();
             assert!(stated.contains(part), "{quantity:?} {text}: {stated}");
             let bare_time = quantity == Quantity::Rtt && text == "5";
-            assert!(bare_time || Setting::read_cell(quantity, text).is_err(), "{quantity:?} {text}");
+            assert!(bare_time || QuantitySetting::read_cell(quantity, text).is_err(), "{quantity:?} {text}");
         }
     }
 
@@ -299,11 +299,11 @@ mod tests {
             text in "\\PC*|[0-9.eE+-]{0,6}[a-zA-Z/%]{0,6}",
             which in 0..READABLE.len(),
         ) {
-            let _ = Setting::read(READABLE[which], &text);
-            if let Ok(setting) = Setting::read_cell(READABLE[which], &text) {
+            let _ = QuantitySetting::read(READABLE[which], &text);
+            if let Ok(setting) = QuantitySetting::read_cell(READABLE[which], &text) {
                 // The smallest units have fewer digits than a time in seconds has, at most.
-                let again = Setting::read_cell(READABLE[which], &setting.cell()).unwrap();
-                let (a, b) = (again.number(), setting.number());
+                let again = QuantitySetting::read_cell(READABLE[which], &setting.to_cell()).unwrap();
+                let (a, b) = (again.as_number(), setting.as_number());
                 prop_assert!(a.zip(b).is_none_or(|(a, b)| (a - b).abs() <= b * 1e-12));
             }
         }

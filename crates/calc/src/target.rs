@@ -3,12 +3,12 @@
 use fullpipe_record::{Inputs, Limit};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::case::{Case, Hosts};
-use crate::critical::{Critical, least};
+use crate::case::{HostPair, PredictorCase};
+use crate::critical::{CriticalValue, least_sufficient};
 
 /// A target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum TransferTarget {
     /// Nothing but the bandwidth limits the transfer, and losses cost next to nothing.
     Fill,
     /// A steady rate of payload.
@@ -17,9 +17,9 @@ pub(crate) enum Target {
     Within(ByteCount, Span),
 }
 
-impl Target {
+impl TransferTarget {
     /// As it was given, or else that the bandwidth be filled, where it is known.
-    pub(crate) fn of(inputs: &Inputs) -> Option<Self> {
+    pub(crate) fn from_inputs(inputs: &Inputs) -> Option<Self> {
         match (inputs.rate, inputs.size, inputs.time) {
             (Some(rate), ..) => Some(Self::Rate(rate)),
             (None, Some(size), Some(time)) => Some(Self::Within(size, time)),
@@ -28,12 +28,12 @@ impl Target {
     }
 
     /// Returns true if the prediction for `inputs` meets it.
-    pub(crate) fn is_met(self, inputs: &Inputs, hosts: &Hosts) -> bool {
-        let case = Case::of(inputs);
+    pub(crate) fn is_met(self, inputs: &Inputs, hosts: &HostPair) -> bool {
+        let case = PredictorCase::from_inputs(inputs);
         let got = case.estimate(hosts);
         match self {
             Self::Fill => {
-                let full = case.capacity_without_loss(hosts).map(|capacity| capacity.scaled(FULL));
+                let full = case.capacity_without_loss(hosts).map(|capacity| capacity.scale_by(FULL));
                 got.limit == Limit::Capacity && full.is_some_and(|full| got.kernel_model >= full)
             }
             Self::Rate(rate) => got.kernel_model >= rate,
@@ -43,17 +43,17 @@ impl Target {
 
     /// The steady rate of payload that meets it on the path of `inputs`; none where no rate does, as slow start alone
     /// takes too long.
-    pub(crate) fn rate(self, inputs: &Inputs, hosts: &Hosts) -> Option<BitRate> {
-        let case = Case::of(inputs);
+    pub(crate) fn needed_rate(self, inputs: &Inputs, hosts: &HostPair) -> Option<BitRate> {
+        let case = PredictorCase::from_inputs(inputs);
         match self {
-            Self::Fill => case.prediction(hosts).ceiling(Limit::Capacity).map(|ceiling| ceiling.kernel_model),
+            Self::Fill => case.prediction(hosts).find_ceiling(Limit::Capacity).map(|ceiling| ceiling.kernel_model),
             Self::Rate(rate) => Some(rate),
             Self::Within(size, within) => {
-                let in_time = |bps| case.time(size, BitRate::from_bps(bps), hosts) <= within;
-                match least(1, FASTEST.bps(), in_time) {
-                    Critical::Never => None,
-                    Critical::Always => Some(BitRate::from_bps(1)),
-                    Critical::At(bps) => Some(BitRate::from_bps(bps)),
+                let in_time = |bps| case.transfer_time(size, BitRate::from_bps(bps), hosts) <= within;
+                match least_sufficient(1, FASTEST.bps(), in_time) {
+                    CriticalValue::Never => None,
+                    CriticalValue::Always => Some(BitRate::from_bps(1)),
+                    CriticalValue::At(bps) => Some(BitRate::from_bps(bps)),
                 }
             }
         }

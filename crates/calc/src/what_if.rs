@@ -4,21 +4,21 @@ use fullpipe_model::{USUAL_RELAY_RTT, congestion_between_relays};
 use fullpipe_record::{Estimate, Inputs, Leg, WhatIf};
 use fullpipe_units::{ParseError, Ratio, Span};
 
-use crate::case::{Hosts, estimate};
+use crate::case::{HostPair, estimate_inputs};
 use crate::needs::ample_hosts;
-use crate::{InputError, READABLE, Setting};
+use crate::{InputError, QuantitySetting, READABLE};
 
 /// One change of the inputs, as the user writes it: `rtt=4ms`, `relay`, or `relay=1ms`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhatIfChange {
     text: String,
-    change: Change,
+    change: InputChange,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Change {
+enum InputChange {
     /// Sets one input to another value.
-    Set(Setting),
+    Set(QuantitySetting),
     /// Adds two relays that each terminate TCP; the value is the round-trip time between each relay and its host.
     Relay(Span),
 }
@@ -28,20 +28,20 @@ impl WhatIfChange {
     /// stands for `relay=1ms`.
     ///
     /// # Errors
-    /// Fails if `text` has no `=` and is not `relay`, if there is no such key, if [`Setting::read`] rejects the value,
+    /// Fails if `text` has no `=` and is not `relay`, if there is no such key, if [`QuantitySetting::read`] rejects the value,
     /// or if the value of `relay` is not a time.
     pub fn read(text: &str) -> Result<Self, InputError> {
         let (key, value) = text.split_once('=').map_or((text, None), |(key, value)| (key, Some(value)));
         let (key, value) = (key.trim(), value.map(str::trim));
         let change = match (key, value) {
-            ("relay", None) => Change::Relay(USUAL_RELAY_RTT),
+            ("relay", None) => InputChange::Relay(USUAL_RELAY_RTT),
             ("relay", Some(rtt)) => {
                 let in_relay = |error: ParseError| InputError::new(format!("relay: {error}"));
-                Change::Relay(rtt.parse().map_err(in_relay)?)
+                InputChange::Relay(rtt.parse().map_err(in_relay)?)
             }
-            (_, Some(value)) => Change::Set(read_setting(key, value)?),
+            (_, Some(value)) => InputChange::Set(read_setting(key, value)?),
             (_, None) => {
-                return Err(InputError::new(format!("\"{text}\" is neither KEY=VALUE nor relay; {}", keys())));
+                return Err(InputError::new(format!("\"{text}\" is neither KEY=VALUE nor relay; {}", list_keys())));
             }
         };
         Ok(Self { text: text.to_owned(), change })
@@ -53,22 +53,27 @@ impl WhatIfChange {
     ///
     /// # Errors
     /// Fails if this change adds relays and twice their round-trip time is at least that of the path.
-    pub(crate) fn answer(&self, inputs: &Inputs, hosts: &Hosts, unchanged: &Estimate) -> Result<WhatIf, InputError> {
+    pub(crate) fn estimate_change(
+        &self,
+        inputs: &Inputs,
+        hosts: &HostPair,
+        unchanged: &Estimate,
+    ) -> Result<WhatIf, InputError> {
         let (estimate, leg) = match &self.change {
-            Change::Set(setting) => {
+            InputChange::Set(setting) => {
                 let mut inputs = inputs.clone();
-                if matches!(setting, Setting::Distance(_)) {
+                if matches!(setting, QuantitySetting::Distance(_)) {
                     inputs.rtt = None;
                 }
-                setting.apply(&mut inputs);
-                (estimate(&inputs, hosts), None)
+                setting.apply_to(&mut inputs);
+                (estimate_inputs(&inputs, hosts), None)
             }
-            Change::Relay(relay_rtt) => {
+            InputChange::Relay(relay_rtt) => {
                 let (estimate, leg) = estimate_with_relays(inputs, hosts, *relay_rtt)?;
                 (estimate, Some(leg))
             }
         };
-        let gain = Ratio::of(estimate.kernel_model.as_f64(), unchanged.kernel_model.as_f64());
+        let gain = Ratio::from_quotient(estimate.kernel_model.as_f64(), unchanged.kernel_model.as_f64());
         Ok(WhatIf { what: self.text.clone(), estimate, gain, leg })
     }
 }
@@ -76,15 +81,15 @@ impl WhatIfChange {
 /// Reads `value` as a value of the quantity named `key`.
 ///
 /// # Errors
-/// Fails if no quantity in [`READABLE`] has this name, or if [`Setting::read`] rejects the value.
-fn read_setting(key: &str, value: &str) -> Result<Setting, InputError> {
+/// Fails if no quantity in [`READABLE`] has this name, or if [`QuantitySetting::read`] rejects the value.
+fn read_setting(key: &str, value: &str) -> Result<QuantitySetting, InputError> {
     let quantity = READABLE.into_iter().find(|quantity| quantity.name() == key);
-    let quantity = quantity.ok_or_else(|| InputError::new(format!("there is no key \"{key}\"; {}", keys())))?;
-    Setting::read(quantity, value).map_err(|error| InputError::new(format!("{key}: {error}")))
+    let quantity = quantity.ok_or_else(|| InputError::new(format!("there is no key \"{key}\"; {}", list_keys())))?;
+    QuantitySetting::read(quantity, value).map_err(|error| InputError::new(format!("{key}: {error}")))
 }
 
 /// Returns the part of an error message that lists the keys.
-fn keys() -> String {
+fn list_keys() -> String {
     let names: Vec<&str> = READABLE.iter().map(|quantity| quantity.name()).collect();
     format!("the keys are {} and relay", names.join(", "))
 }
@@ -99,7 +104,7 @@ fn keys() -> String {
 ///
 /// # Errors
 /// Fails if `relay_rtt * 2` is at least the round-trip time of the path.
-fn estimate_with_relays(inputs: &Inputs, hosts: &Hosts, relay_rtt: Span) -> Result<(Estimate, Leg), InputError> {
+fn estimate_with_relays(inputs: &Inputs, hosts: &HostPair, relay_rtt: Span) -> Result<(Estimate, Leg), InputError> {
     let path_rtt = inputs.rtt.unwrap_or_default();
     let middle_rtt = path_rtt.saturating_sub(relay_rtt * 2);
     if middle_rtt == Span::ZERO {
@@ -112,8 +117,8 @@ fn estimate_with_relays(inputs: &Inputs, hosts: &Hosts, relay_rtt: Span) -> Resu
     let outer = Inputs { rtt: Some(relay_rtt), loss: None, ..inputs.clone() };
     let congestion = congestion_between_relays(inputs.loss, &hosts.sender);
     let middle = Inputs { rtt: Some(middle_rtt), window: None, buffer: None, congestion, ..inputs.clone() };
-    let outer = estimate(&outer, hosts);
-    let middle = estimate(&middle, &ample_hosts(hosts));
+    let outer = estimate_inputs(&outer, hosts);
+    let middle = estimate_inputs(&middle, &ample_hosts(hosts));
     let slowest = if middle.kernel_model <= outer.kernel_model { (middle, Leg::Middle) } else { (outer, Leg::Outer) };
     let time = middle.time.max(outer.time);
     Ok((Estimate { time, ..slowest.0 }, slowest.1))
@@ -132,11 +137,11 @@ mod tests {
     }
 
     fn answer(inputs: &Inputs, text: &str) -> WhatIf {
-        answer_of(&fixture::hosts(), inputs, text)
+        answer_of(&fixture::default_hosts(), inputs, text)
     }
 
-    fn answer_of(hosts: &Hosts, inputs: &Inputs, text: &str) -> WhatIf {
-        WhatIfChange::read(text).unwrap().answer(inputs, hosts, &estimate(inputs, hosts)).unwrap()
+    fn answer_of(hosts: &HostPair, inputs: &Inputs, text: &str) -> WhatIf {
+        WhatIfChange::read(text).unwrap().estimate_change(inputs, hosts, &estimate_inputs(inputs, hosts)).unwrap()
     }
 
     #[test]
@@ -157,14 +162,14 @@ mod tests {
         // The hosts' windows of 4 MiB fill the link over 1 ms, and between the relays only the link limits.
         let got = answer(&gigabit(), "relay");
         assert_eq!((got.estimate.limit, got.leg), (Limit::Capacity, Some(Leg::Middle)));
-        let mut hosts = fixture::hosts();
+        let mut hosts = fixture::default_hosts();
         hosts.sender.available_congestion_controls = vec!["cubic".to_owned()];
         let lossy = Inputs { loss: Some(Ratio::new(1e-4)), ..gigabit() };
         let got = answer_of(&hosts, &lossy, "relay=1ms");
         assert_eq!((got.estimate.limit, got.leg), (Limit::Loss, Some(Leg::Middle)));
         // The middle connection has 98 of the 100 ms, and windows that limit nothing.
         let middle = answer_of(&hosts, &lossy, "rtt=98ms").estimate.kernel_model;
-        assert!(got.estimate.kernel_model >= middle && got.estimate.kernel_model < middle.scaled(1.001));
+        assert!(got.estimate.kernel_model >= middle && got.estimate.kernel_model < middle.scale_by(1.001));
         let small = Inputs { window: Some(ByteCount::from_kib(64)), ..gigabit() };
         let got = answer(&small, "relay=10ms");
         assert_eq!((got.estimate.limit, got.leg), (Limit::ReceiveWindow, Some(Leg::Outer)));
@@ -173,8 +178,8 @@ mod tests {
     #[test]
     fn relays_change_to_bbr_where_the_path_loses_packets_whatever_the_hosts_use() {
         let lossy = Inputs { loss: Some(Ratio::new(1e-4)), congestion: Some("cubic".to_owned()), ..gigabit() };
-        let hosts = fixture::hosts();
-        assert_eq!(estimate(&lossy, &hosts).limit, Limit::Loss);
+        let hosts = fixture::default_hosts();
+        assert_eq!(estimate_inputs(&lossy, &hosts).limit, Limit::Loss);
         let got = answer(&lossy, "relay");
         assert_eq!((got.estimate.limit, got.leg), (Limit::Capacity, Some(Leg::Middle)));
         assert!(got.estimate.kernel_model > BitRate::from_mbps(800), "{got:?}");
@@ -196,9 +201,10 @@ mod tests {
         ] {
             assert_eq!(WhatIfChange::read(text).unwrap_err().to_string(), sentence);
         }
-        let hosts = fixture::hosts();
+        let hosts = fixture::default_hosts();
         let far = WhatIfChange::read("relay=50ms").unwrap();
-        let message = far.answer(&gigabit(), &hosts, &estimate(&gigabit(), &hosts)).unwrap_err().to_string();
+        let message =
+            far.estimate_change(&gigabit(), &hosts, &estimate_inputs(&gigabit(), &hosts)).unwrap_err().to_string();
         assert_eq!(
             message,
             "relay: the round-trip time between a relay and its host is 50 ms, but two of them must be shorter than \

@@ -9,7 +9,7 @@
 #[path = "../tests/families/mod.rs"]
 mod families;
 
-use fullpipe_campaign::{Plan, spent};
+use fullpipe_campaign::{CampaignPlan, spent_cost};
 use fullpipe_record::{SweepCost, SweepForecast, SweepPlan};
 use fullpipe_units::BitRate;
 
@@ -57,15 +57,15 @@ fn path(family: Family, seed: u64, number: u64) -> SimulatedPath {
     SimulatedPath::new(family, seed * 100_003 + number * 17 + family as u64 * 7_919)
 }
 
-fn plan(path: &SimulatedPath, predict: Predict) -> Plan {
-    Plan::new(SweepPlan { predicted: predict(path), ..path.plan() }).expect("a plan")
+fn plan(path: &SimulatedPath, predict: Predict) -> CampaignPlan {
+    CampaignPlan::new(SweepPlan { predicted: predict(path), ..path.plan() }).expect("a plan")
 }
 
 fn campaign(mut path: SimulatedPath, predict: Predict) -> Campaign {
     let plan = plan(&path, predict);
     let runs = path.runs(&plan);
-    let forecast = |runs| plan.forecast(runs).expect("a forecast");
-    Campaign { first: forecast(&[]), later: forecast(&runs[..runs.len() / 3]), spent: spent(&runs) }
+    let forecast = |runs| plan.forecast_cost(runs).expect("a forecast");
+    Campaign { first: forecast(&[]), later: forecast(&runs[..runs.len() / 3]), spent: spent_cost(&runs) }
 }
 
 /// Returns the campaigns that spend within 15 % of the median over the same path.
@@ -73,7 +73,7 @@ fn luck(family: Family, seed: u64, predict: Predict) -> f64 {
     let near = (0..REPEATED).map(|number| {
         let bytes = |noise: u64| {
             let mut path = path(family, seed, number).with_noise(noise);
-            spent(&path.runs(&plan(&path, predict))).bytes.as_f64()
+            spent_cost(&path.runs(&plan(&path, predict))).bytes.as_f64()
         };
         let mut all: Vec<f64> = (0..REPEATS).map(|repeat| bytes(seed * 1_009 + repeat)).collect();
         all.sort_by(f64::total_cmp);

@@ -1,9 +1,9 @@
 use fullpipe_record::{SweepAnswer, SweepCell, SweepEstimate};
 use fullpipe_units::BitRate;
 
-use crate::grid::{Grid, Index};
-use crate::judged::{Judged, SURE};
-use crate::shape::shape;
+use crate::grid::{Index, SweepGrid};
+use crate::judged::{JudgedCells, SURE};
+use crate::shape::rate_shape;
 
 /// Deviations on either side of a 95 % interval.
 const INTERVAL: f64 = 1.96;
@@ -21,7 +21,7 @@ const RATHER: f64 = 0.5;
 
 /// The certainty of an answer.
 #[derive(Clone, Copy)]
-pub(crate) struct Certainty {
+pub(crate) struct AnswerCertainty {
     /// No cheaper setting is undecided.
     pub(crate) sure: bool,
     /// The whole grid is measured, each setting once or twice.
@@ -32,25 +32,31 @@ pub(crate) struct Certainty {
 type Enough = (f64, usize);
 
 /// Returns the answer that the runs give.
-pub(crate) fn answer(grid: &Grid, judged: &Judged, flight: f64, certainty: Certainty) -> SweepAnswer {
-    let cells = grid.cells();
-    let estimate = |cell: Index| estimate(&cells, judged, cell);
-    let with = |chance: f64| judged.order().iter().copied().find(move |cell| judged.chance(*cell) >= chance);
-    let Certainty { sure, is_whole } = certainty;
-    let (knee, enough) = if sure { (judged.knee(), (SURE, 0)) } else { likely_knee(judged) };
+pub(crate) fn sweep_answer(
+    grid: &SweepGrid,
+    judged: &JudgedCells,
+    flight: f64,
+    certainty: AnswerCertainty,
+) -> SweepAnswer {
+    let cells = grid.all_cells();
+    let estimate = |cell: Index| cell_estimate(&cells, judged, cell);
+    let with =
+        |chance: f64| judged.cells_by_cost().iter().copied().find(move |cell| judged.near_best_chance(*cell) >= chance);
+    let AnswerCertainty { sure, is_whole } = certainty;
+    let (knee, enough) = if sure { (judged.knee_cell(), (SURE, 0)) } else { likely_knee(judged) };
     // Of settings that have one run each, hardly any is sure: the others are judged as the knee is.
     let enough = if is_whole { enough } else { (SURE, 0) };
-    let does = |cell: &Index| *cell == knee || has(judged, *cell, enough);
-    let smallest_window = |streams| (0..grid.windows().len()).map(|window| grid.at(window, streams)).find(does);
+    let does = |cell: &Index| *cell == knee || has_enough(judged, *cell, enough);
+    let smallest_window = |streams| (0..grid.windows().len()).map(|window| grid.index_at(window, streams)).find(does);
     let frontier: Vec<Index> = (0..grid.streams().len()).filter_map(smallest_window).collect();
     let narrowest = frontier.iter().copied().min_by_key(|cell| (cells[*cell].window, cells[*cell].streams));
-    let dearest = with(DOES).unwrap_or(judged.best());
-    let position = |cell: Index| judged.order().iter().position(|of| *of == cell);
+    let dearest = with(DOES).unwrap_or(judged.best_cell());
+    let position = |cell: Index| judged.cells_by_cost().iter().position(|of| *of == cell);
     SweepAnswer {
         knee: estimate(knee),
         sure,
-        shape: shape(grid, judged, flight),
-        best: estimate(judged.best()),
+        shape: rate_shape(grid, judged, flight),
+        best: estimate(judged.best_cell()),
         cheapest: cells[with(MAY_DO).filter(|cell| position(*cell) < position(knee)).unwrap_or(knee)],
         dearest: cells[if position(dearest) > position(knee) { dearest } else { knee }],
         fewest_streams: estimate(frontier.first().copied().unwrap_or(knee)),
@@ -59,31 +65,32 @@ pub(crate) fn answer(grid: &Grid, judged: &Judged, flight: f64, certainty: Certa
     }
 }
 
-/// Returns the estimates of all cells, in the order of [`Grid::cells`].
-pub(crate) fn estimates(grid: &Grid, judged: &Judged) -> Vec<SweepEstimate> {
-    let cells = grid.cells();
-    (0..cells.len()).map(|cell| estimate(&cells, judged, cell)).collect()
+/// Returns the estimates of all cells, in the order of [`SweepGrid::all_cells`].
+pub(crate) fn cell_estimates(grid: &SweepGrid, judged: &JudgedCells) -> Vec<SweepEstimate> {
+    let cells = grid.all_cells();
+    (0..cells.len()).map(|cell| cell_estimate(&cells, judged, cell)).collect()
 }
 
-fn estimate(cells: &[SweepCell], judged: &Judged, cell: Index) -> SweepEstimate {
-    let rate = |deviations: f64| BitRate::from_bps_f64(libm::exp(judged.logarithm(cell, deviations)));
+fn cell_estimate(cells: &[SweepCell], judged: &JudgedCells, cell: Index) -> SweepEstimate {
+    let rate = |deviations: f64| BitRate::from_bps_f64(libm::exp(judged.rate_logarithm(cell, deviations)));
     SweepEstimate {
         cell: cells[cell],
         rate: rate(0.0),
         low: rate(-INTERVAL),
         high: rate(INTERVAL),
-        runs: u32::try_from(judged.count(cell)).unwrap_or(u32::MAX),
+        runs: u32::try_from(judged.runs_of_cell(cell)).unwrap_or(u32::MAX),
     }
 }
 
 /// Returns the cheapest cell that was measured more than once and is likely to do, or else the cheapest measured one
 /// that does rather than not, and what was enough: the fastest may be so by luck alone, and dear.
-fn likely_knee(judged: &Judged) -> (Index, Enough) {
+fn likely_knee(judged: &JudgedCells) -> (Index, Enough) {
     let likely = [(LIKELY, RUNS_OF_LIKELY), (RATHER, 1)];
-    let cheapest = |enough| Some((judged.order().iter().copied().find(|cell| has(judged, *cell, enough))?, enough));
-    likely.into_iter().find_map(cheapest).unwrap_or((judged.best(), (RATHER, 1)))
+    let cheapest =
+        |enough| Some((judged.cells_by_cost().iter().copied().find(|cell| has_enough(judged, *cell, enough))?, enough));
+    likely.into_iter().find_map(cheapest).unwrap_or((judged.best_cell(), (RATHER, 1)))
 }
 
-fn has(judged: &Judged, cell: Index, (chance, runs): Enough) -> bool {
-    judged.chance(cell) >= chance && judged.count(cell) >= runs
+fn has_enough(judged: &JudgedCells, cell: Index, (chance, runs): Enough) -> bool {
+    judged.near_best_chance(cell) >= chance && judged.runs_of_cell(cell) >= runs
 }

@@ -18,17 +18,18 @@ const BEYOND: f64 = 0.8;
 
 /// Returns the dips of `runs`, which are all of a sweep in their order, over a path with this round-trip time; `None`
 /// if no run counts.
-pub fn dips(runs: &[SweepRun], rtt: Span) -> Option<SweepDips> {
-    let runs = judged(runs);
+pub fn find_dips(runs: &[SweepRun], rtt: Span) -> Option<SweepDips> {
+    let runs = judge_runs(runs);
     let best = runs.iter().map(|run| run.reached).max()?;
     let flight = best.bytes_in(rtt);
-    let full: Vec<&Run> = runs.iter().filter(|run| run.reached >= best.scaled(FULL)).collect();
-    let [of_setting, neighbours] = [of_setting(&full), neighbours(&full)];
-    let count = |of: &dyn Fn(&&Run) -> bool| u32::try_from(runs.iter().filter(of).count()).unwrap_or(u32::MAX);
-    let is_beyond = |run: &Run| run.cell.product() > flight;
-    let is_other = |run: &Run, other: &Run| other.cell == run.cell && other.number != run.number;
-    let is_repeated = |run: &Run| run.is_dip() && runs.iter().any(|other| is_other(run, other));
-    let comes_again = |run: &Run| run.is_dip() && runs.iter().any(|other| is_other(run, other) && other.is_dip());
+    let full: Vec<&CountedRun> = runs.iter().filter(|run| run.reached >= best.scale_by(FULL)).collect();
+    let [of_setting, neighbours] = [of_setting(&full), neighbour_correlation(&full)];
+    let count = |of: &dyn Fn(&&CountedRun) -> bool| u32::try_from(runs.iter().filter(of).count()).unwrap_or(u32::MAX);
+    let is_beyond = |run: &CountedRun| run.cell.flight_capacity() > flight;
+    let is_other = |run: &CountedRun, other: &CountedRun| other.cell == run.cell && other.number != run.number;
+    let is_repeated = |run: &CountedRun| run.is_dip() && runs.iter().any(|other| is_other(run, other));
+    let comes_again =
+        |run: &CountedRun| run.is_dip() && runs.iter().any(|other| is_other(run, other) && other.is_dip());
     let dips = SweepDips {
         runs: count(&|_| true),
         dips: count(&|run| run.is_dip()),
@@ -41,11 +42,11 @@ pub fn dips(runs: &[SweepRun], rtt: Span) -> Option<SweepDips> {
         neighbours: neighbours.map(|found| found.coefficient),
         cause: None,
     };
-    Some(SweepDips { cause: cause(&dips, of_setting, neighbours), ..dips })
+    Some(SweepDips { cause: dip_cause(&dips, of_setting, neighbours), ..dips })
 }
 
 /// A run that counts.
-struct Run {
+struct CountedRun {
     number: usize,
     cell: SweepCell,
     rate: BitRate,
@@ -55,17 +56,17 @@ struct Run {
     reached: BitRate,
 }
 
-impl Run {
-    fn depth(&self) -> Ratio {
+impl CountedRun {
+    fn dip_depth(&self) -> Ratio {
         Ratio::new(self.rate.relative_to(self.reached))
     }
 
     fn is_dip(&self) -> bool {
-        self.depth().get() < DIP
+        self.dip_depth().get() < DIP
     }
 }
 
-fn judged(runs: &[SweepRun]) -> Vec<Run> {
+fn judge_runs(runs: &[SweepRun]) -> Vec<CountedRun> {
     let seen: Vec<(usize, SweepCell, BitRate)> =
         runs.iter().enumerate().filter_map(|(number, run)| Some((number, run.cell, run.rate?))).collect();
     let typical = |cell: SweepCell| {
@@ -76,30 +77,40 @@ fn judged(runs: &[SweepRun]) -> Vec<Run> {
     let is_no_larger = |of: SweepCell, than: SweepCell| of.window <= than.window && of.streams <= than.streams;
     let judge = |((number, cell, rate), (_, typical)): (&(usize, SweepCell, BitRate), &(SweepCell, BitRate))| {
         let smaller = known.iter().filter(|(of, _)| is_no_larger(*of, *cell)).map(|(_, rate)| *rate);
-        Run { number: *number, cell: *cell, rate: *rate, typical: *typical, reached: smaller.max().unwrap_or(*rate) }
+        CountedRun {
+            number: *number,
+            cell: *cell,
+            rate: *rate,
+            typical: *typical,
+            reached: smaller.max().unwrap_or(*rate),
+        }
     };
     seen.iter().zip(&known).map(judge).collect()
 }
 
 /// Returns the rank correlation of each run with the next one of its setting, each by its depth: dips that belong to
 /// settings come again.
-fn of_setting(full: &[&Run]) -> Option<Correlation> {
-    let next = |run: &Run| full.iter().find(|other| other.cell == run.cell && other.number > run.number);
-    let depths = full.iter().filter_map(|run| next(run).map(|next| (run.depth(), next.depth())));
+fn of_setting(full: &[&CountedRun]) -> Option<Correlation> {
+    let next = |run: &CountedRun| full.iter().find(|other| other.cell == run.cell && other.number > run.number);
+    let depths = full.iter().filter_map(|run| next(run).map(|next| (run.dip_depth(), next.dip_depth())));
     rank_correlation(&depths.collect::<Vec<_>>())
 }
 
 /// Returns the rank correlation of runs with those after them, each relative to the typical run of its setting: of
 /// settings that were measured more than once.
-fn neighbours(full: &[&Run]) -> Option<Correlation> {
-    let is_repeated = |run: &&&Run| full.iter().filter(|other| other.cell == run.cell).count() > 1;
-    let residual = |run: &Run| Ratio::new(run.rate.relative_to(run.typical));
-    let repeated: Vec<&&Run> = full.iter().filter(is_repeated).collect();
+fn neighbour_correlation(full: &[&CountedRun]) -> Option<Correlation> {
+    let is_repeated = |run: &&&CountedRun| full.iter().filter(|other| other.cell == run.cell).count() > 1;
+    let residual = |run: &CountedRun| Ratio::new(run.rate.relative_to(run.typical));
+    let repeated: Vec<&&CountedRun> = full.iter().filter(is_repeated).collect();
     let different = repeated.windows(2).filter(|pair| pair[0].cell != pair[1].cell);
     rank_correlation(&different.map(|pair| (residual(pair[0]), residual(pair[1]))).collect::<Vec<_>>())
 }
 
-fn cause(dips: &SweepDips, of_setting: Option<Correlation>, neighbours: Option<Correlation>) -> Option<SweepDipCause> {
+fn dip_cause(
+    dips: &SweepDips,
+    of_setting: Option<Correlation>,
+    neighbours: Option<Correlation>,
+) -> Option<SweepDipCause> {
     let of_setting = of_setting.filter(|_| !dips.are_few())?;
     let is_shown = |found: Correlation| found.is_shown() && found.coefficient >= TOGETHER;
     if is_shown(of_setting) {
@@ -116,7 +127,7 @@ fn cause(dips: &SweepDips, of_setting: Option<Correlation>, neighbours: Option<C
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Grid, Next, Plan};
+    use crate::{CampaignPlan, CampaignStep, SweepGrid};
     use fullpipe_record::{SweepCost, SweepOrder, SweepPlan, SweepReason};
     use fullpipe_units::ByteCount;
     use rand_pcg::Pcg64Mcg;
@@ -140,9 +151,9 @@ mod tests {
         }
     }
 
-    fn plan(order: SweepOrder) -> Plan {
-        let grid = Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
-        Plan::new(SweepPlan {
+    fn plan(order: SweepOrder) -> CampaignPlan {
+        let grid = SweepGrid::from_ranges(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
+        CampaignPlan::new(SweepPlan {
             is_virtual: true,
             windows: grid.windows().to_vec(),
             streams: grid.streams().to_vec(),
@@ -158,12 +169,12 @@ mod tests {
     /// run with this load relative to the BDP, by the number of the run.
     fn swept(order: SweepOrder, seed: u64, share: impl Fn(f64, usize, &mut Random) -> f64) -> SweepDips {
         let (plan, mut random, mut runs) = (plan(order), Random(Pcg64Mcg::seed_from_u64(seed)), Vec::new());
-        while let Next::Run { cell, reason } = plan.next(&runs) {
-            let load = cell.product().as_f64() / 250e3;
+        while let CampaignStep::Run { cell, reason } = plan.next_step(&runs) {
+            let load = cell.flight_capacity().as_f64() / 250e3;
             let rate = 100e6 * load.min(share(load, runs.len(), &mut random)) * (1.0 + 0.04 * random.normal());
-            runs.push(SweepRun::of(cell, reason, BitRate::from_bps_f64(rate), SweepCost::default()));
+            runs.push(SweepRun::from_cost(cell, reason, BitRate::from_bps_f64(rate), SweepCost::default()));
         }
-        dips(&runs, RTT).unwrap()
+        find_dips(&runs, RTT).unwrap()
     }
 
     fn causes(order: SweepOrder, share: impl Fn(f64, usize, &mut Random) -> f64) -> Vec<Option<SweepDipCause>> {
@@ -205,7 +216,7 @@ mod tests {
         assert!(causes(SweepOrder::Nested, beyond).iter().all(Option::is_none), "nothing was measured twice");
         let noise = |_: f64, _: usize, _: &mut Random| 1.0;
         assert!(causes(SweepOrder::Both, noise).iter().all(Option::is_none));
-        assert_eq!(dips(&[], RTT), None);
+        assert_eq!(find_dips(&[], RTT), None);
     }
 
     #[test]
@@ -221,10 +232,10 @@ mod tests {
             let run = |(place, cell): (usize, &SweepCell)| {
                 let share = if place == planted { 0.7 } else { 1.0 };
                 let rate = BitRate::from_bps_f64(250e6 * share * (1.0 + 0.02 * random.normal()));
-                SweepRun::of(*cell, SweepReason::Anchor, rate, SweepCost::default())
+                SweepRun::from_cost(*cell, SweepReason::Anchor, rate, SweepCost::default())
             };
             let runs: Vec<SweepRun> = cells.iter().enumerate().map(run).collect();
-            assert_eq!(dips(&runs, RTT).unwrap().dips, 1, "{}", cells[planted]);
+            assert_eq!(find_dips(&runs, RTT).unwrap().dips, 1, "{}", cells[planted]);
         }
     }
 

@@ -10,7 +10,7 @@ const MIN_INTERVALS: usize = 4;
 const MIN_RUNS: usize = 5;
 
 /// Returns the variance of the rate of all streams over the sum of the variances of each, after the ramp.
-pub fn together(measurement: &Measurement) -> Option<Ratio> {
+pub fn stream_variance_ratio(measurement: &Measurement) -> Option<Ratio> {
     let ramp = measurement.summary.steady.map(|steady| steady.ramp)?;
     let steady: Vec<Vec<f64>> = measurement
         .intervals
@@ -19,18 +19,18 @@ pub fn together(measurement: &Measurement) -> Option<Ratio> {
         .map(|interval| interval.streams.iter().map(|stream| stream.bytes.as_f64()).collect())
         .collect();
     // The last interval may be shorter than the others.
-    quotient(&steady[..steady.len().saturating_sub(1)])
+    variance_ratio(&steady[..steady.len().saturating_sub(1)])
 }
 
 /// Returns the variance of the sum of the streams of each interval over the sum of the variances of each stream.
-fn quotient(whole: &[Vec<f64>]) -> Option<Ratio> {
+fn variance_ratio(whole: &[Vec<f64>]) -> Option<Ratio> {
     let streams = whole.first()?.len();
     if whole.len() < MIN_INTERVALS || whole.iter().any(|rates| rates.len() != streams) {
         return None;
     }
     let all = variance(&whole.iter().map(|rates| rates.iter().sum()).collect::<Vec<f64>>());
     let each: f64 = (0..streams).map(|of| variance(&whole.iter().map(|rates| rates[of]).collect::<Vec<f64>>())).sum();
-    (each > 0.0).then(|| Ratio::of(all, each))
+    (each > 0.0).then(|| Ratio::from_quotient(all, each))
 }
 
 /// Returns the rate from which on round trips are longer under load, and the correlations of their growth.
@@ -47,7 +47,7 @@ pub fn growth_of_rtt(runs: &[SweepRun]) -> Option<SweepRtt> {
         with_rate: rank_correlation(&pairs).map_or(0.0, |correlation| correlation.coefficient),
         with_window: at_same_rate(&seen, |cell| cell.window),
         with_streams: at_same_rate(&seen, |cell| SegCount::new(cell.streams.into())),
-        with_product: at_same_rate(&seen, SweepCell::product),
+        with_product: at_same_rate(&seen, SweepCell::flight_capacity),
     })
 }
 
@@ -141,12 +141,12 @@ mod tests {
             (0..200).map(|_| [(); 4].map(|()| (random.next_u64() >> 40) as f64 / 16_777_216.0)).collect();
         let of = |rates: &dyn Fn(&[f64; 4]) -> [f64; 4]| {
             let intervals: Vec<Vec<f64>> = drawn.iter().map(|drawn| rates(drawn).to_vec()).collect();
-            quotient(&intervals).unwrap().get()
+            variance_ratio(&intervals).unwrap().get()
         };
         // One is held back, by more and by less, and the three others share what it leaves.
         let taken_up = of(&|[one, a, b, c]| [-one, one / 3.0 + a / 9.0, one / 3.0 + b / 9.0, one / 3.0 + c / 9.0]);
         let [apart, all_alike] = [of(&|drawn| *drawn), of(&|[one, ..]| [*one; 4])];
         assert!(taken_up < 0.1 && (0.8..1.2).contains(&apart) && all_alike > 3.9, "{taken_up} {apart} {all_alike}");
-        assert_eq!(quotient(&[]), None);
+        assert_eq!(variance_ratio(&[]), None);
     }
 }

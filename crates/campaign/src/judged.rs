@@ -3,9 +3,9 @@
 use fullpipe_record::SweepRun;
 use fullpipe_units::median;
 
-use crate::grid::{Grid, Index};
-use crate::left_out::{Attempts, waiting};
-use crate::surface::{Observation, Plane, Surface};
+use crate::grid::{Index, SweepGrid};
+use crate::left_out::{AttemptCounts, waiting_setting};
+use crate::surface::{CellPlane, Observation, RateSurface};
 
 /// Share of the fastest cell's rate that is enough.
 pub(crate) const ENOUGH: f64 = 0.95;
@@ -26,7 +26,7 @@ const MAX_DEVIATION: f64 = 0.15;
 const LEVEL: f64 = 0.7;
 
 /// The cells of a grid by what runs show.
-pub(crate) struct Judged {
+pub(crate) struct JudgedCells {
     counts: Vec<usize>,
     /// The median of each cell's runs, in logarithms.
     typical: Vec<Option<f64>>,
@@ -46,34 +46,35 @@ pub(crate) struct Judged {
     knee: Index,
 }
 
-impl Judged {
-    pub(crate) fn of(grid: &Grid, plane: &Plane, runs: &[SweepRun]) -> Self {
-        let seen = observations(grid, runs);
-        let counts = counts(plane.len(), &seen);
-        let typical = typical(plane.len(), &seen);
-        let level = level(&seen, &typical);
-        let noise = noise(&seen, &typical);
-        let surface = Surface::fit(plane, &seen, level - LEVEL, noise);
-        let left_out: Vec<Index> = Attempts::of(runs).left_out().filter_map(|cell| grid.index(cell)).collect();
+impl JudgedCells {
+    pub(crate) fn from_runs(grid: &SweepGrid, plane: &CellPlane, runs: &[SweepRun]) -> Self {
+        let seen = counted_observations(grid, runs);
+        let counts = cell_run_counts(plane.len(), &seen);
+        let typical = cell_medians(plane.len(), &seen);
+        let level = fastest_level(&seen, &typical);
+        let noise = estimate_noise(&seen, &typical);
+        let surface = RateSurface::fit_runs(plane, &seen, level - LEVEL, noise);
+        let left_out: Vec<Index> =
+            AttemptCounts::from_runs(runs).left_out().filter_map(|cell| grid.cell_index(cell)).collect();
         let measured = (0..plane.len()).filter(|cell| counts[*cell] > 0 && !left_out.contains(cell));
-        let fastest = measured.max_by(|a, b| surface.mean(*a).total_cmp(&surface.mean(*b)));
+        let fastest = measured.max_by(|a, b| surface.cell_mean(*a).total_cmp(&surface.cell_mean(*b)));
         let best = fastest.unwrap_or(0);
-        let mut chances: Vec<f64> = (0..plane.len()).map(|cell| chance(&surface, cell, best)).collect();
+        let mut chances: Vec<f64> = (0..plane.len()).map(|cell| chance_near_best(&surface, cell, best)).collect();
         for cell in &left_out {
             chances[*cell] = 0.0;
         }
-        let waiting = waiting(runs).and_then(|cell| grid.index(cell));
+        let waiting = waiting_setting(runs).and_then(|cell| grid.cell_index(cell));
         let may_not = |cell: &Index| {
             Some(*cell) == waiting || left_out.contains(cell) || is_doubtful(grid, *cell, &counts, &left_out)
         };
         let skipped = (0..plane.len()).filter(may_not).collect();
-        let order = order(grid);
+        let order = order_by_cost(grid);
         let knee = order.iter().copied().find(|cell| counts[*cell] > 0 && chances[*cell] >= SURE).unwrap_or(best);
         Self {
             fastest: typical.iter().copied().flatten().max_by(f64::total_cmp).map(libm::exp),
             noise,
-            means: (0..plane.len()).map(|cell| surface.mean(cell)).collect(),
-            deviations: (0..plane.len()).map(|cell| surface.deviation(cell)).collect(),
+            means: (0..plane.len()).map(|cell| surface.cell_mean(cell)).collect(),
+            deviations: (0..plane.len()).map(|cell| surface.cell_deviation(cell)).collect(),
             counts,
             typical,
             chances,
@@ -87,31 +88,31 @@ impl Judged {
 
     /// Returns the standard deviation of a run, in logarithms; and the uncertainty of it, relative to that before any
     /// cell has several runs.
-    pub(crate) fn noise(&self) -> (f64, f64) {
-        let repeats = self.runs() - self.measured().count();
+    pub(crate) fn run_noise(&self) -> (f64, f64) {
+        let repeats = self.run_count() - self.measured_cells().count();
         (self.noise, (USUAL_WEIGHT / (USUAL_WEIGHT + repeats as f64)).sqrt())
     }
 
-    pub(crate) fn cells(&self) -> usize {
+    pub(crate) fn cell_count(&self) -> usize {
         self.counts.len()
     }
 
     /// Returns the number of runs that count.
-    pub(crate) fn runs(&self) -> usize {
+    pub(crate) fn run_count(&self) -> usize {
         self.counts.iter().sum()
     }
 
-    pub(crate) fn count(&self, cell: Index) -> usize {
+    pub(crate) fn runs_of_cell(&self, cell: Index) -> usize {
         self.counts[cell]
     }
 
     /// Returns the logarithm of the median of a cell's runs.
-    pub(crate) fn typical(&self, cell: Index) -> Option<f64> {
+    pub(crate) fn median_logarithm(&self, cell: Index) -> Option<f64> {
         self.typical[cell]
     }
 
     /// Returns the cells, those with the least product first, then those with the fewest streams.
-    pub(crate) fn order(&self) -> &[Index] {
+    pub(crate) fn cells_by_cost(&self) -> &[Index] {
         &self.order
     }
 
@@ -122,7 +123,7 @@ impl Judged {
 
     /// Returns true if any cell may be measured.
     pub(crate) fn can_go_on(&self) -> bool {
-        self.skipped.len() < self.cells()
+        self.skipped.len() < self.cell_count()
     }
 
     /// Returns true if a run of a cell counts that is not left out.
@@ -131,59 +132,59 @@ impl Judged {
     }
 
     /// Returns the measured cell that is expected to be the fastest, of those that are not left out.
-    pub(crate) fn best(&self) -> Index {
+    pub(crate) fn best_cell(&self) -> Index {
         self.best
     }
 
     /// Returns the cheapest measured cell that does.
-    pub(crate) fn knee(&self) -> Index {
+    pub(crate) fn knee_cell(&self) -> Index {
         self.knee
     }
 
     /// Returns the chance that a cell has 95 % of the fastest cell's rate; 0 for one that is left out.
-    pub(crate) fn chance(&self, cell: Index) -> f64 {
+    pub(crate) fn near_best_chance(&self, cell: Index) -> f64 {
         self.chances[cell]
     }
 
     /// Returns the measured cells.
-    pub(crate) fn measured(&self) -> impl Iterator<Item = Index> {
-        (0..self.cells()).filter(|cell| self.counts[*cell] > 0)
+    pub(crate) fn measured_cells(&self) -> impl Iterator<Item = Index> {
+        (0..self.cell_count()).filter(|cell| self.counts[*cell] > 0)
     }
 
     /// Returns the logarithm of a cell's rate, `deviations` above the expected one.
-    pub(crate) fn logarithm(&self, cell: Index, deviations: f64) -> f64 {
+    pub(crate) fn rate_logarithm(&self, cell: Index, deviations: f64) -> f64 {
         self.means[cell] + deviations * self.deviations[cell]
     }
 
     /// Returns the rate of a cell in bits per second.
-    pub(crate) fn expected(&self, cell: Index) -> f64 {
+    pub(crate) fn expected_rate(&self, cell: Index) -> f64 {
         libm::exp(self.means[cell])
     }
 
     /// Returns the rate in bits per second that the fastest cell has shown, by its median run.
-    pub(crate) fn fastest(&self) -> Option<f64> {
+    pub(crate) fn fastest_rate(&self) -> Option<f64> {
         self.fastest
     }
 }
 
 /// Returns the runs that count.
-pub(crate) fn observations(grid: &Grid, runs: &[SweepRun]) -> Vec<Observation> {
-    runs.iter().filter_map(|run| observation(grid, run)).collect()
+pub(crate) fn counted_observations(grid: &SweepGrid, runs: &[SweepRun]) -> Vec<Observation> {
+    runs.iter().filter_map(|run| run_observation(grid, run)).collect()
 }
 
-fn observation(grid: &Grid, run: &SweepRun) -> Option<Observation> {
-    Some((grid.index(run.cell)?, libm::log(run.rate?.as_f64().max(1.0))))
+fn run_observation(grid: &SweepGrid, run: &SweepRun) -> Option<Observation> {
+    Some((grid.cell_index(run.cell)?, libm::log(run.rate?.as_f64().max(1.0))))
 }
 
 /// Returns true if a cell is next to one that is left out, and no run of it or next to it counts: it may be too much as
 /// well.
-fn is_doubtful(grid: &Grid, cell: Index, counts: &[usize], left_out: &[Index]) -> bool {
+fn is_doubtful(grid: &SweepGrid, cell: Index, counts: &[usize], left_out: &[Index]) -> bool {
     let near = |other: &Index| grid.are_neighbours(cell, *other);
     let counted = || (0..counts.len()).filter(|other| counts[*other] > 0 && !left_out.contains(other));
     left_out.iter().any(near) && !counted().any(|other| near(&other))
 }
 
-fn counts(cells: usize, seen: &[Observation]) -> Vec<usize> {
+fn cell_run_counts(cells: usize, seen: &[Observation]) -> Vec<usize> {
     let mut counts = vec![0; cells];
     for (cell, _) in seen {
         counts[*cell] += 1;
@@ -192,13 +193,13 @@ fn counts(cells: usize, seen: &[Observation]) -> Vec<usize> {
 }
 
 /// Returns the median of each cell's runs.
-fn typical(cells: usize, seen: &[Observation]) -> Vec<Option<f64>> {
+fn cell_medians(cells: usize, seen: &[Observation]) -> Vec<Option<f64>> {
     let of = |cell| seen.iter().filter(move |(of, _)| *of == cell).map(|(_, rate)| *rate);
     (0..cells).map(|cell| median(of(cell).collect())).collect()
 }
 
 /// Returns the standard deviation of a run: the usual one, corrected by the cells that have several.
-fn noise(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
+fn estimate_noise(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
     let deviation = |(cell, rate): &Observation| typical[*cell].map_or(0.0, |middle| (rate - middle).abs());
     let squares: f64 = seen.iter().map(|run| deviation(run).min(MAX_DEVIATION)).map(|of| of * of).sum();
     let repeats = seen.len() - typical.iter().flatten().count();
@@ -206,7 +207,7 @@ fn noise(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
 }
 
 /// Returns the level of the fastest runs: with few of them the fastest cell, with many the median of the four fastest.
-fn level(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
+fn fastest_level(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
     const FEW: usize = 6;
     if seen.len() <= FEW {
         return typical.iter().copied().flatten().max_by(f64::total_cmp).unwrap_or(0.0);
@@ -217,18 +218,18 @@ fn level(seen: &[Observation], typical: &[Option<f64>]) -> f64 {
 }
 
 /// Returns the chance that `cell` has enough of the rate of `best`.
-fn chance(surface: &Surface<'_>, cell: Index, best: Index) -> f64 {
+fn chance_near_best(surface: &RateSurface<'_>, cell: Index, best: Index) -> f64 {
     if cell == best {
         return 1.0;
     }
-    let margin = surface.mean(cell) - surface.mean(best) - libm::log(ENOUGH);
+    let margin = surface.cell_mean(cell) - surface.cell_mean(best) - libm::log(ENOUGH);
     0.5 * libm::erfc(-margin / (surface.deviation_between(cell, best) * std::f64::consts::SQRT_2))
 }
 
 /// Returns all cells, cheapest first: by product, then by streams.
-pub(crate) fn order(grid: &Grid) -> Vec<Index> {
-    let cells = grid.cells();
+pub(crate) fn order_by_cost(grid: &SweepGrid) -> Vec<Index> {
+    let cells = grid.all_cells();
     let mut order: Vec<Index> = (0..cells.len()).collect();
-    order.sort_by_key(|cell| (cells[*cell].product(), cells[*cell].streams));
+    order.sort_by_key(|cell| (cells[*cell].flight_capacity(), cells[*cell].streams));
     order
 }

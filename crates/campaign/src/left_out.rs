@@ -7,37 +7,37 @@ const BROKEN: usize = 2;
 
 /// Runs of each setting, those that count and those that do not.
 #[derive(Debug, Default)]
-pub(crate) struct Attempts(Vec<Attempt>);
+pub(crate) struct AttemptCounts(Vec<SettingAttempts>);
 
 #[derive(Debug)]
-struct Attempt {
+struct SettingAttempts {
     cell: SweepCell,
     broken: usize,
     counted: usize,
 }
 
-impl Attempt {
+impl SettingAttempts {
     /// A setting whose runs count for the most part is not too much for the machine, which has been busy for a while.
     fn is_left_out(&self) -> bool {
         self.broken >= BROKEN && self.broken > self.counted
     }
 }
 
-impl Attempts {
-    pub(crate) fn of(runs: &[SweepRun]) -> Self {
+impl AttemptCounts {
+    pub(crate) fn from_runs(runs: &[SweepRun]) -> Self {
         let mut attempts = Self::default();
         for run in runs {
-            attempts.add(run);
+            attempts.add_run(run);
         }
         attempts
     }
 
-    pub(crate) fn add(&mut self, run: &SweepRun) {
+    pub(crate) fn add_run(&mut self, run: &SweepRun) {
         let place = self.0.iter().position(|attempt| attempt.cell == run.cell).unwrap_or_else(|| {
-            self.0.push(Attempt { cell: run.cell, broken: 0, counted: 0 });
+            self.0.push(SettingAttempts { cell: run.cell, broken: 0, counted: 0 });
             self.0.len() - 1
         });
-        let Attempt { broken, counted, .. } = &mut self.0[place];
+        let SettingAttempts { broken, counted, .. } = &mut self.0[place];
         let count = if run.rate.is_some() { counted } else { broken };
         *count += 1;
     }
@@ -53,13 +53,13 @@ impl Attempts {
 }
 
 /// Returns the setting that waits until another run has counted: none of the last two runs did, and both had it.
-pub(crate) fn waiting(runs: &[SweepRun]) -> Option<SweepCell> {
+pub(crate) fn waiting_setting(runs: &[SweepRun]) -> Option<SweepCell> {
     let [.., before, last] = runs else { return None };
     (before.cell == last.cell && before.rate.is_none() && last.rate.is_none()).then_some(last.cell)
 }
 
 /// Returns the number of settings in the runs since the last one that counts.
-pub(crate) fn failing(runs: &[SweepRun]) -> usize {
+pub(crate) fn failing_settings(runs: &[SweepRun]) -> usize {
     let mut cells: Vec<SweepCell> = Vec::new();
     for run in runs.iter().rev().take_while(|run| run.rate.is_none()) {
         if !cells.contains(&run.cell) {
@@ -79,14 +79,14 @@ mod tests {
     fn runs(streams: &[i16]) -> Vec<SweepRun> {
         let run = |streams: &i16| {
             let cell = SweepCell { window: ByteCount::from_kib(8), streams: streams.unsigned_abs() };
-            let counted = SweepRun::of(cell, SweepReason::Edge, BitRate::from_mbps(1), SweepCost::default());
+            let counted = SweepRun::from_cost(cell, SweepReason::Edge, BitRate::from_mbps(1), SweepCost::default());
             SweepRun { rate: counted.rate.filter(|_| *streams > 0), ..counted }
         };
         streams.iter().map(run).collect()
     }
 
     fn left_out(streams: &[i16]) -> Vec<u16> {
-        Attempts::of(&runs(streams)).left_out().map(|cell| cell.streams).collect()
+        AttemptCounts::from_runs(&runs(streams)).left_out().map(|cell| cell.streams).collect()
     }
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_setting_waits_after_two_runs_in_a_row_that_do_not_count() {
-        let waits = |streams: &[i16]| waiting(&runs(streams)).map(|cell| cell.streams);
+        let waits = |streams: &[i16]| waiting_setting(&runs(streams)).map(|cell| cell.streams);
         assert_eq!(waits(&[8, 8, 8, -8, -8]), Some(8));
         assert_eq!(waits(&[-8, -8, 1]), None);
         assert_eq!(waits(&[-8, 8, -8]), None);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn settings_that_fail_one_after_another_are_counted_once_each() {
-        let failing = |streams: &[i16]| failing(&runs(streams));
+        let failing = |streams: &[i16]| failing_settings(&runs(streams));
         assert_eq!([failing(&[]), failing(&[-1, 2]), failing(&[1, -2, -2, -3, -2])], [0, 0, 2]);
     }
 }

@@ -18,8 +18,8 @@ mod segment;
 mod shape;
 mod surface;
 
-pub use cost::{Length, run_cost, spent};
-pub use dips::dips;
-pub use figures::{growth_of_rtt, together};
-pub use grid::Grid;
-pub use plan::{End, Next, Plan};
+pub use cost::{RunLength, run_cost, spent_cost};
+pub use dips::find_dips;
+pub use figures::{growth_of_rtt, stream_variance_ratio};
+pub use grid::SweepGrid;
+pub use plan::{CampaignEnd, CampaignPlan, CampaignStep};

@@ -3,7 +3,7 @@
 use fullpipe_record::{SweepCell, SweepRun};
 use fullpipe_units::{Span, median};
 
-use crate::left_out::Attempts;
+use crate::left_out::AttemptCounts;
 
 /// A reference that differs by more than this from the usual one, in logarithms, is a suspicion: 15 %.
 const SUSPICION: f64 = 0.163;
@@ -25,7 +25,7 @@ const RTT_TOLERANCE: Span = Span::from_millis(2);
 
 /// Runs over one path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Segment {
+pub(crate) struct PathSegment {
     /// Number of its first run that counts.
     pub(crate) from: usize,
     /// The cell that is measured again and again, once it is known.
@@ -41,40 +41,40 @@ pub(crate) struct Segment {
 /// Returns the index in `runs` of each segment's first run, and the state of the last. `anchors`
 /// runs that count come before the first reference, which is the first of them that is about as
 /// fast as the fastest.
-pub(crate) fn segments(runs: &[SweepRun], anchors: usize) -> (Vec<usize>, Segment) {
+pub(crate) fn split_segments(runs: &[SweepRun], anchors: usize) -> (Vec<usize>, PathSegment) {
     let mut begins = vec![0];
     loop {
         let from = begins[begins.len() - 1];
-        let course = follow(&runs[from..], anchors);
+        let course = follow_segment(&runs[from..], anchors);
         match course.changed {
             Some(changed) => begins.push(from + changed),
-            None => return (begins, Segment { from: from + course.segment.from, ..course.segment }),
+            None => return (begins, PathSegment { from: from + course.segment.from, ..course.segment }),
         }
     }
 }
 
 #[derive(Default)]
-struct Course {
-    segment: Segment,
+struct FollowedSegment {
+    segment: PathSegment,
     /// The first run over another path.
     changed: Option<usize>,
 }
 
 /// Follows runs up to the first change of the path.
-fn follow(runs: &[SweepRun], anchors: usize) -> Course {
-    let mut references = References::default();
+fn follow_segment(runs: &[SweepRun], anchors: usize) -> FollowedSegment {
+    let mut references = ReferenceRates::default();
     let mut rtts = RoundTrips::default();
-    let mut attempts = Attempts::default();
-    let mut course = Course::default();
+    let mut attempts = AttemptCounts::default();
+    let mut course = FollowedSegment::default();
     for (number, run) in runs.iter().enumerate() {
-        if let Some(changed) = rtts.follow(number, run.idle_rtt) {
-            return Course { changed: Some(changed), ..course };
+        if let Some(changed) = rtts.observe_rtt(number, run.idle_rtt) {
+            return FollowedSegment { changed: Some(changed), ..course };
         }
-        attempts.add(run);
+        attempts.add_run(run);
         let Some(rate) = run.rate else {
             if course.segment.reference == Some(run.cell) && attempts.is_left_out(run.cell) {
-                references = references.without(run.cell);
-                course.segment = Segment { reference: None, suspicious: 0, ..course.segment };
+                references = references.without_reference(run.cell);
+                course.segment = PathSegment { reference: None, suspicious: 0, ..course.segment };
             }
             continue;
         };
@@ -82,19 +82,19 @@ fn follow(runs: &[SweepRun], anchors: usize) -> Course {
         course.segment.since_reference += 1;
         if course.segment.reference == Some(run.cell) {
             course.segment.since_reference = 0;
-            if let Some(changed) = references.follow(number, rate) {
-                return Course { changed: Some(changed), ..course };
+            if let Some(changed) = references.observe_rate(number, rate) {
+                return FollowedSegment { changed: Some(changed), ..course };
             }
         } else if course.segment.reference.is_none() {
             references.anchors.push((run.cell, rate));
             if references.anchors.len() >= anchors {
-                course.segment.reference = references.choose(&attempts);
+                course.segment.reference = references.choose_reference(&attempts);
             }
         } else if references.are_slower(rate) {
             // What windows limit does not show that the path has less to give: until now it may have changed unseen.
             course.segment.from = number;
             course.segment.reference = Some(run.cell);
-            references = References { usual: vec![rate], ..References::default() };
+            references = ReferenceRates { usual: vec![rate], ..ReferenceRates::default() };
             course.segment.since_reference = 0;
         }
         course.segment.suspicious = references.suspicious.len();
@@ -105,16 +105,16 @@ fn follow(runs: &[SweepRun], anchors: usize) -> Course {
 
 /// Rates of the reference.
 #[derive(Default)]
-struct References {
+struct ReferenceRates {
     anchors: Vec<(SweepCell, f64)>,
     usual: Vec<f64>,
     /// Numbers and rates of the last ones, if they differ from the usual ones in one direction.
     suspicious: Vec<(usize, f64)>,
 }
 
-impl References {
+impl ReferenceRates {
     /// Returns the first anchor that is about as fast as the fastest: from there on a change of the path shows.
-    fn choose(&mut self, attempts: &Attempts) -> Option<SweepCell> {
+    fn choose_reference(&mut self, attempts: &AttemptCounts) -> Option<SweepCell> {
         let mut anchors = self.anchors.iter().filter(|(cell, _)| !attempts.is_left_out(*cell));
         let best = anchors.clone().map(|(_, rate)| *rate).max_by(f64::total_cmp)?;
         let (cell, rate) = anchors.find(|(_, rate)| best - rate <= ALIKE)?;
@@ -123,29 +123,29 @@ impl References {
     }
 
     /// Returns the state without a reference that is left out: the next run that counts leads to another.
-    fn without(self, left_out: SweepCell) -> Self {
+    fn without_reference(self, left_out: SweepCell) -> Self {
         let anchors = self.anchors.into_iter().filter(|(cell, _)| *cell != left_out).collect();
         Self { anchors, ..Self::default() }
     }
 
-    fn middle(&self) -> f64 {
+    fn usual_rate(&self) -> f64 {
         median(self.usual.clone()).unwrap_or_default()
     }
 
     /// Returns true if another setting is so much faster that it is to be the reference.
     fn are_slower(&self, rate: f64) -> bool {
-        self.suspicious.is_empty() && rate - self.middle() > FASTER
+        self.suspicious.is_empty() && rate - self.usual_rate() > FASTER
     }
 
     /// Returns this run's number if it is the third that agrees that the path has changed.
-    fn follow(&mut self, number: usize, rate: f64) -> Option<usize> {
-        let difference = rate - self.middle();
+    fn observe_rate(&mut self, number: usize, rate: f64) -> Option<usize> {
+        let difference = rate - self.usual_rate();
         if difference.abs() <= SUSPICION {
             self.usual.extend(self.suspicious.drain(..).map(|(_, rate)| rate));
             self.usual.push(rate);
             return None;
         }
-        let turned = |earlier: &(usize, f64)| (earlier.1 - self.middle()) * difference < 0.0;
+        let turned = |earlier: &(usize, f64)| (earlier.1 - self.usual_rate()) * difference < 0.0;
         if self.suspicious.last().is_some_and(turned) {
             self.suspicious.clear();
         }
@@ -172,7 +172,7 @@ struct RoundTrips {
 }
 
 impl RoundTrips {
-    fn follow(&mut self, number: usize, rtt: Option<Span>) -> Option<usize> {
+    fn observe_rtt(&mut self, number: usize, rtt: Option<Span>) -> Option<usize> {
         let rtt = rtt?;
         let usual = median(self.usual.clone()).unwrap_or(rtt);
         let difference = rtt.saturating_sub(usual).max(usual.saturating_sub(rtt));

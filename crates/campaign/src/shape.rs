@@ -1,7 +1,7 @@
 use fullpipe_record::{SweepCell, SweepShape};
 
-use crate::grid::{Grid, Index};
-use crate::judged::Judged;
+use crate::grid::{Index, SweepGrid};
+use crate::judged::JudgedCells;
 
 /// Share of the best rate below which a level is a lower one.
 const LOWER: f64 = 0.88;
@@ -28,12 +28,12 @@ const MAX_FAR: usize = 4;
 const RUNS_OF_LEVEL: usize = 3;
 
 /// Returns the form of the rates; `flight` is the best rate times the round-trip time, in bytes.
-pub(crate) fn shape(grid: &Grid, judged: &Judged, flight: f64) -> SweepShape {
+pub(crate) fn rate_shape(grid: &SweepGrid, judged: &JudgedCells, flight: f64) -> SweepShape {
     if is_flat(judged) {
         SweepShape::Flat
     } else if is_beyond(grid, judged, flight) {
         SweepShape::BeyondGrid
-    } else if level(grid, judged, flight).is_some_and(|level| level.is_shown) {
+    } else if lower_level(grid, judged, flight).is_some_and(|level| level.is_shown) {
         SweepShape::TwoPlateaus
     } else {
         SweepShape::Knee
@@ -41,116 +41,122 @@ pub(crate) fn shape(grid: &Grid, judged: &Judged, flight: f64) -> SweepShape {
 }
 
 /// Returns true if the cheapest cell of all was measured and is near the best, and hardly any measured one is not.
-fn is_flat(judged: &Judged) -> bool {
-    let cheapest = judged.order()[0];
-    judged.cells() > 1 && judged.count(cheapest) > 0 && !is_far(judged, cheapest) && hardly_any_is_far(judged)
+fn is_flat(judged: &JudgedCells) -> bool {
+    let cheapest = judged.cells_by_cost()[0];
+    judged.cell_count() > 1
+        && judged.runs_of_cell(cheapest) > 0
+        && !is_far(judged, cheapest)
+        && hardly_any_is_far(judged)
 }
 
 /// Returns the cheapest cell of all where the surface may be flat, and only that cell would show it.
-pub(crate) fn cheapest_of_flat(judged: &Judged) -> Option<Index> {
-    let cheapest = judged.order()[0];
-    (hardly_any_is_far(judged) && judged.count(cheapest) < RUNS_OF_LEVEL).then_some(cheapest)
+pub(crate) fn cheapest_of_flat(judged: &JudgedCells) -> Option<Index> {
+    let cheapest = judged.cells_by_cost()[0];
+    (hardly_any_is_far(judged) && judged.runs_of_cell(cheapest) < RUNS_OF_LEVEL).then_some(cheapest)
 }
 
-fn hardly_any_is_far(judged: &Judged) -> bool {
-    let far = judged.measured().filter(|cell| is_far(judged, *cell)).count();
-    far * MAX_FAR <= judged.measured().count()
+fn hardly_any_is_far(judged: &JudgedCells) -> bool {
+    let far = judged.measured_cells().filter(|cell| is_far(judged, *cell)).count();
+    far * MAX_FAR <= judged.measured_cells().count()
 }
 
-fn is_far(judged: &Judged, cell: Index) -> bool {
-    judged.logarithm(cell, 0.0) - judged.logarithm(judged.best(), 0.0) < libm::log(LOWER)
+fn is_far(judged: &JudgedCells, cell: Index) -> bool {
+    judged.rate_logarithm(cell, 0.0) - judged.rate_logarithm(judged.best_cell(), 0.0) < libm::log(LOWER)
 }
 
 /// Returns true if the best rate is the last on an axis of the grid and grows up to there, or if its windows limit it
 /// where both axes end.
-fn is_beyond(grid: &Grid, judged: &Judged, flight: f64) -> bool {
-    let cells = grid.cells();
+fn is_beyond(grid: &SweepGrid, judged: &JudgedCells, flight: f64) -> bool {
+    let cells = grid.all_cells();
     let last = cells.len() - 1;
-    let by_window = judged.best() == last && flight >= BY_WINDOW * cells[last].product().as_f64();
+    let by_window = judged.best_cell() == last && flight >= BY_WINDOW * cells[last].flight_capacity().as_f64();
     by_window || grows_to_the_end(grid, judged, last)
 }
 
-fn grows_to_the_end(grid: &Grid, judged: &Judged, last: Index) -> bool {
+fn grows_to_the_end(grid: &SweepGrid, judged: &JudgedCells, last: Index) -> bool {
     let (windows, streams) = (grid.windows().len(), grid.streams().len());
-    if windows < 2 || streams < 2 || judged.best() != last {
+    if windows < 2 || streams < 2 || judged.best_cell() != last {
         return false;
     }
-    let growth = |before: Index| judged.logarithm(last, 0.0) - judged.logarithm(before, 0.0);
-    let cells = grid.cells();
-    let proportional =
-        |before: Index| libm::log(cells[last].product().as_f64()) - libm::log(cells[before].product().as_f64());
+    let growth = |before: Index| judged.rate_logarithm(last, 0.0) - judged.rate_logarithm(before, 0.0);
+    let cells = grid.all_cells();
+    let proportional = |before: Index| {
+        libm::log(cells[last].flight_capacity().as_f64()) - libm::log(cells[before].flight_capacity().as_f64())
+    };
     let still = |before: Index| growth(before) >= GROWING * proportional(before);
-    still(grid.at(windows - 2, streams - 1)) || still(grid.at(windows - 1, streams - 2))
+    still(grid.index_at(windows - 2, streams - 1)) || still(grid.index_at(windows - 1, streams - 2))
 }
 
 /// A level below the best rate.
-pub(crate) struct Level {
+pub(crate) struct LowerLevel {
     /// The two cells of the level, as indices into the grid.
     pub(crate) cells: [Index; 2],
     /// True if both cells have enough runs.
     pub(crate) is_shown: bool,
 }
 
-impl Level {
+impl LowerLevel {
     /// Returns the cell that a run would show more of.
-    pub(crate) fn next(&self, judged: &Judged) -> Option<Index> {
+    pub(crate) fn next_cell(&self, judged: &JudgedCells) -> Option<Index> {
         if self.is_shown {
             return None;
         }
-        self.cells.into_iter().min_by_key(|cell| judged.count(*cell))
+        self.cells.into_iter().min_by_key(|cell| judged.runs_of_cell(*cell))
     }
 }
 
 /// Returns the lower level that three times as many streams do not leave, if there may be one: windows do not limit it.
-pub(crate) fn level(grid: &Grid, judged: &Judged, flight: f64) -> Option<Level> {
-    let cells = grid.cells();
-    let best = judged.best();
-    let below = |cell: Index| judged.logarithm(cell, 0.0) - judged.logarithm(best, 0.0);
+pub(crate) fn lower_level(grid: &SweepGrid, judged: &JudgedCells, flight: f64) -> Option<LowerLevel> {
+    let cells = grid.all_cells();
+    let best = judged.best_cell();
+    let below = |cell: Index| judged.rate_logarithm(cell, 0.0) - judged.rate_logarithm(best, 0.0);
     let pairs_of = |known: Index| {
-        let is_ample =
-            move |near: Index| flight * libm::exp(below(known)) < BY_WINDOW * grid.cells()[near].product().as_f64();
-        let wider = wider(grid, cells[known]).map(|far| [known, far]);
-        let narrower = narrower(grid, cells[known]).map(|near| [near, known]);
+        let is_ample = move |near: Index| {
+            flight * libm::exp(below(known)) < BY_WINDOW * grid.all_cells()[near].flight_capacity().as_f64()
+        };
+        let wider = more_streams_cell(grid, cells[known]).map(|far| [known, far]);
+        let narrower = fewer_streams_cell(grid, cells[known]).map(|near| [near, known]);
         [wider, narrower].into_iter().flatten().filter(move |[near, _]| is_ample(*near))
     };
-    let mut low: Vec<Index> = judged.measured().filter(|cell| below(*cell) <= libm::log(LOWER)).collect();
+    let mut low: Vec<Index> = judged.measured_cells().filter(|cell| below(*cell) <= libm::log(LOWER)).collect();
     low.sort_by_key(|cell| cells[*cell].streams);
     let pairs = low.into_iter().flat_map(pairs_of);
     let levels = pairs.filter(|[_, far]| cells[*far].streams < cells[best].streams && below(*far) < libm::log(LOWER));
     let levels = levels.filter(|pair| !is_left(&cells, judged, *pair));
-    let levels: Vec<Level> = levels.filter_map(|pair| level_of(judged, pair)).collect();
+    let levels: Vec<LowerLevel> = levels.filter_map(|pair| level_of(judged, pair)).collect();
     let shown = levels.iter().position(|level| level.is_shown).unwrap_or(0);
     levels.into_iter().nth(shown)
 }
 
 /// Returns true if as few streams are faster with another window: then it is not the streams that leave the level.
-fn is_left(cells: &[SweepCell], judged: &Judged, [near, far]: [Index; 2]) -> bool {
-    let Some(level) = [near, far].into_iter().filter_map(|cell| judged.typical(cell)).max_by(f64::total_cmp) else {
+fn is_left(cells: &[SweepCell], judged: &JudgedCells, [near, far]: [Index; 2]) -> bool {
+    let Some(level) = [near, far].into_iter().filter_map(|cell| judged.median_logarithm(cell)).max_by(f64::total_cmp)
+    else {
         return true;
     };
-    let mut as_few = judged.measured().filter(|cell| cells[*cell].streams <= cells[far].streams);
-    as_few.any(|cell| judged.logarithm(cell, 0.0) - level > SAME)
+    let mut as_few = judged.measured_cells().filter(|cell| cells[*cell].streams <= cells[far].streams);
+    as_few.any(|cell| judged.rate_logarithm(cell, 0.0) - level > SAME)
 }
 
 /// Returns the level of two cells, unless their rates differ.
-fn level_of(judged: &Judged, cells: [Index; 2]) -> Option<Level> {
-    let have = |runs: usize| cells.iter().all(|cell| judged.count(*cell) >= runs);
-    let [near, far] = cells.map(|cell| judged.typical(cell));
+fn level_of(judged: &JudgedCells, cells: [Index; 2]) -> Option<LowerLevel> {
+    let have = |runs: usize| cells.iter().all(|cell| judged.runs_of_cell(*cell) >= runs);
+    let [near, far] = cells.map(|cell| judged.median_logarithm(cell));
     let Some(difference) = near.zip(far).map(|(near, far)| (near - far).abs()) else {
-        return Some(Level { cells, is_shown: false });
+        return Some(LowerLevel { cells, is_shown: false });
     };
     let is_shown = have(RUNS_OF_LEVEL);
-    (difference < if is_shown { SAME } else { MAYBE_SAME }).then_some(Level { cells, is_shown })
+    (difference < if is_shown { SAME } else { MAYBE_SAME }).then_some(LowerLevel { cells, is_shown })
 }
 
 /// Returns the cell with the same window and three times the streams.
-fn wider(grid: &Grid, cell: SweepCell) -> Option<Index> {
+fn more_streams_cell(grid: &SweepGrid, cell: SweepCell) -> Option<Index> {
     let streams = grid.streams().iter().copied().find(|streams| *streams >= cell.streams.saturating_mul(WIDER))?;
-    grid.index(SweepCell { streams, ..cell })
+    grid.cell_index(SweepCell { streams, ..cell })
 }
 
 /// Returns the cell with the same window and a third of the streams.
-fn narrower(grid: &Grid, cell: SweepCell) -> Option<Index> {
+fn fewer_streams_cell(grid: &SweepGrid, cell: SweepCell) -> Option<Index> {
     let streams = grid.streams().iter().copied().rfind(|streams| streams.saturating_mul(WIDER) <= cell.streams)?;
-    grid.index(SweepCell { streams, ..cell })
+    grid.cell_index(SweepCell { streams, ..cell })
 }

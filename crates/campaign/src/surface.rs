@@ -3,21 +3,21 @@
 
 use std::sync::OnceLock;
 
-use crate::grid::{Grid, Index};
-use crate::random::Random;
+use crate::grid::{Index, SweepGrid};
+use crate::random::SeededRandom;
 
 /// A kernel exp(−d²/2l²) with its standard deviation and its length in doublings.
-struct Kernel {
+struct CovarianceKernel {
     deviation: f64,
     length: f64,
 }
 
 /// Bends of the surface from one setting to the next.
-const NEAR: Kernel = Kernel { deviation: 0.20, length: 2.2 };
+const NEAR: CovarianceKernel = CovarianceKernel { deviation: 0.20, length: 2.2 };
 /// Bends along streams × window, which many limits follow.
-const PRODUCT: Kernel = Kernel { deviation: 0.12, length: 1.5 };
+const PRODUCT: CovarianceKernel = CovarianceKernel { deviation: 0.12, length: 1.5 };
 /// The slope of the whole.
-const FAR: Kernel = Kernel { deviation: 0.25, length: 6.0 };
+const FAR: CovarianceKernel = CovarianceKernel { deviation: 0.25, length: 6.0 };
 
 /// Variance of the logarithm of a cell's rate, before any run.
 const VARIANCE: f64 =
@@ -38,17 +38,17 @@ pub(crate) type Observation = (Index, f64);
 
 /// Places of all cells in doublings.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Plane {
+pub(crate) struct CellPlane {
     points: Vec<[f64; 2]>,
     /// Covariances of a cell with all cells, once they are needed: of the measured cells, again and again.
     rows: Vec<OnceLock<Vec<f64>>>,
 }
 
-impl Plane {
-    pub(crate) fn of(grid: &Grid) -> Self {
+impl CellPlane {
+    pub(crate) fn from_grid(grid: &SweepGrid) -> Self {
         let point =
             |cell: fullpipe_record::SweepCell| [libm::log2(cell.window.as_f64()), libm::log2(f64::from(cell.streams))];
-        let points: Vec<[f64; 2]> = grid.cells().into_iter().map(point).collect();
+        let points: Vec<[f64; 2]> = grid.all_cells().into_iter().map(point).collect();
         Self { rows: vec![OnceLock::new(); points.len()], points }
     }
 
@@ -57,14 +57,14 @@ impl Plane {
     }
 
     /// Returns logarithms of all cells' rates as they may be before any run, around 0 and `scale` of the usual height.
-    pub(crate) fn draw(&self, scale: f64, random: &mut Random) -> Vec<f64> {
+    pub(crate) fn draw_logarithms(&self, scale: f64, random: &mut SeededRandom) -> Vec<f64> {
         let [near, product, far] =
-            [(&NEAR, false), (&PRODUCT, true), (&FAR, false)].map(|(kernel, of)| waves(kernel, of, random));
+            [(&NEAR, false), (&PRODUCT, true), (&FAR, false)].map(|(kernel, of)| random_waves(kernel, of, random));
         self.points.iter().map(|point| scale * (near(point) + product(point) + far(point))).collect()
     }
 
     /// Returns the covariances of a cell with all cells.
-    fn row(&self, cell: Index) -> &[f64] {
+    fn covariance_row(&self, cell: Index) -> &[f64] {
         self.rows[cell].get_or_init(|| (0..self.len()).map(|other| self.covariance(cell, other)).collect())
     }
 
@@ -73,7 +73,7 @@ impl Plane {
         let [window, streams] = [0, 1].map(|axis| self.points[a][axis] - self.points[b][axis]);
         let apart = window * window + streams * streams;
         let product = window + streams;
-        let of = |kernel: &Kernel, squared: f64| {
+        let of = |kernel: &CovarianceKernel, squared: f64| {
             kernel.deviation * kernel.deviation * libm::exp(-0.5 * squared / (kernel.length * kernel.length))
         };
         of(&NEAR, apart) + of(&PRODUCT, product * product) + of(&FAR, apart)
@@ -82,37 +82,41 @@ impl Plane {
 
 /// Returns a function of the place with the covariances of `kernel`: waves of random direction and length (Rahimi and
 /// Recht, Random features for large-scale kernel machines, 2007).
-fn waves(kernel: &Kernel, is_of_product: bool, random: &mut Random) -> impl Fn(&[f64; 2]) -> f64 + use<> {
+fn random_waves(
+    kernel: &CovarianceKernel,
+    is_of_product: bool,
+    random: &mut SeededRandom,
+) -> impl Fn(&[f64; 2]) -> f64 + use<> {
     let height = kernel.deviation * (2.0 / WAVES as f64).sqrt();
     let mut wave = || {
-        let [window, streams] = [(); 2].map(|()| random.normal() / kernel.length);
+        let [window, streams] = [(); 2].map(|()| random.next_normal() / kernel.length);
         let streams = if is_of_product { window } else { streams };
-        (window, streams, std::f64::consts::TAU * random.unit())
+        (window, streams, std::f64::consts::TAU * random.next_unit())
     };
     let waves: Vec<(f64, f64, f64)> = (0..WAVES).map(|_| wave()).collect();
     move |point| waves.iter().map(|(x, y, phase)| libm::cos(x * point[0] + y * point[1] + phase)).sum::<f64>() * height
 }
 
 /// The surface through some runs.
-pub(crate) struct Surface<'p> {
-    plane: &'p Plane,
+pub(crate) struct RateSurface<'p> {
+    plane: &'p CellPlane,
     means: Vec<f64>,
     /// L⁻¹k of each cell: what the runs explain of its variance.
     explained: Vec<Vec<f64>>,
 }
 
-impl<'p> Surface<'p> {
+impl<'p> RateSurface<'p> {
     /// Fits the surface to `runs`, whose logarithms have the standard deviation `noise`, around the constant `level`.
-    pub(crate) fn fit(plane: &'p Plane, runs: &[Observation], level: f64, noise: f64) -> Self {
-        let lower = factor(plane, runs, noise);
-        let rows: Vec<&[f64]> = runs.iter().map(|(run, _)| plane.row(*run)).collect();
+    pub(crate) fn fit_runs(plane: &'p CellPlane, runs: &[Observation], level: f64, noise: f64) -> Self {
+        let lower = cholesky_factor(plane, runs, noise);
+        let rows: Vec<&[f64]> = runs.iter().map(|(run, _)| plane.covariance_row(*run)).collect();
         let known = |cell: Index| rows.iter().map(|row| row[cell]).collect::<Vec<f64>>();
         let covariances: Vec<Vec<f64>> = (0..plane.len()).map(known).collect();
         let mut residuals: Vec<f64> = runs.iter().map(|(_, rate)| rate - level).collect();
         let mut means = Vec::new();
         for pass in 0..=PASSES {
             let weights = solve_upper(&lower, solve_lower(&lower, &residuals));
-            means = covariances.iter().map(|known| level + dot(known, &weights)).collect::<Vec<f64>>();
+            means = covariances.iter().map(|known| level + dot_product(known, &weights)).collect::<Vec<f64>>();
             if pass < PASSES {
                 let clipped = |(cell, rate): &Observation| rate.max(means[*cell] - MAX_RESIDUAL * noise) - level;
                 residuals = runs.iter().map(clipped).collect();
@@ -123,12 +127,12 @@ impl<'p> Surface<'p> {
     }
 
     /// Returns the expected logarithm of the rate of `cell`.
-    pub(crate) fn mean(&self, cell: Index) -> f64 {
+    pub(crate) fn cell_mean(&self, cell: Index) -> f64 {
         self.means[cell]
     }
 
     /// Returns the standard deviation of that.
-    pub(crate) fn deviation(&self, cell: Index) -> f64 {
+    pub(crate) fn cell_deviation(&self, cell: Index) -> f64 {
         self.covariance(cell, cell).max(1e-9).sqrt()
     }
 
@@ -139,22 +143,22 @@ impl<'p> Surface<'p> {
     }
 
     fn covariance(&self, a: Index, b: Index) -> f64 {
-        let before = if a == b { VARIANCE } else { self.plane.row(b)[a] };
-        before - dot(&self.explained[a], &self.explained[b])
+        let before = if a == b { VARIANCE } else { self.plane.covariance_row(b)[a] };
+        before - dot_product(&self.explained[a], &self.explained[b])
     }
 }
 
 /// Returns the Cholesky factor of the covariance of the runs, row by row.
-fn factor(plane: &Plane, runs: &[Observation], noise: f64) -> Vec<Vec<f64>> {
+fn cholesky_factor(plane: &CellPlane, runs: &[Observation], noise: f64) -> Vec<Vec<f64>> {
     let mut lower: Vec<Vec<f64>> = Vec::with_capacity(runs.len());
     for (row, (cell, _)) in runs.iter().enumerate() {
         let mut line: Vec<f64> = Vec::with_capacity(row + 1);
         for (column, (other, _)) in runs[..row].iter().enumerate() {
             let above = &lower[column];
-            let rest = plane.row(*other)[*cell] - dot(&line, &above[..column]);
+            let rest = plane.covariance_row(*other)[*cell] - dot_product(&line, &above[..column]);
             line.push(rest / above[column]);
         }
-        let rest = VARIANCE + noise * noise - dot(&line, &line);
+        let rest = VARIANCE + noise * noise - dot_product(&line, &line);
         line.push(rest.max(1e-12).sqrt());
         lower.push(line);
     }
@@ -164,7 +168,7 @@ fn factor(plane: &Plane, runs: &[Observation], noise: f64) -> Vec<Vec<f64>> {
 fn solve_lower(lower: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
     let mut solved: Vec<f64> = Vec::with_capacity(right.len());
     for (row, value) in right.iter().enumerate() {
-        let rest = value - dot(&lower[row][..row], &solved);
+        let rest = value - dot_product(&lower[row][..row], &solved);
         solved.push(rest / lower[row][row]);
     }
     solved
@@ -178,7 +182,7 @@ fn solve_upper(lower: &[Vec<f64>], mut right: Vec<f64>) -> Vec<f64> {
     right
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+fn dot_product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
@@ -187,43 +191,44 @@ mod tests {
     use super::*;
     use fullpipe_units::ByteCount;
 
-    fn grid() -> Grid {
-        Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap()
+    fn grid() -> SweepGrid {
+        SweepGrid::from_ranges(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap()
     }
 
     #[test]
     fn the_surface_passes_through_runs_without_noise_and_is_sure_of_them() {
-        let plane = Plane::of(&grid());
+        let plane = CellPlane::from_grid(&grid());
         let runs = [(0, 1.0), (64, 2.0), (129, 2.1)];
-        let surface = Surface::fit(&plane, &runs, 1.5, 0.001);
+        let surface = RateSurface::fit_runs(&plane, &runs, 1.5, 0.001);
         for (cell, rate) in runs {
-            assert!((surface.mean(cell) - rate).abs() < 0.01, "{cell}: {}", surface.mean(cell));
-            assert!(surface.deviation(cell) < 0.002);
+            assert!((surface.cell_mean(cell) - rate).abs() < 0.01, "{cell}: {}", surface.cell_mean(cell));
+            assert!(surface.cell_deviation(cell) < 0.002);
         }
-        assert!(surface.deviation(9) > 0.1, "no run is near");
+        assert!(surface.cell_deviation(9) > 0.1, "no run is near");
     }
 
     #[test]
     fn without_runs_the_level_is_expected() {
-        let plane = Plane::of(&grid());
-        let surface = Surface::fit(&plane, &[], 3.0, 0.07);
+        let plane = CellPlane::from_grid(&grid());
+        let surface = RateSurface::fit_runs(&plane, &[], 3.0, 0.07);
         assert_eq!(surface.means, vec![3.0; 130]);
-        assert!((surface.deviation(5) - (0.2_f64 * 0.2 + 0.12 * 0.12 + 0.25 * 0.25).sqrt()).abs() < 1e-9);
+        assert!((surface.cell_deviation(5) - (0.2_f64 * 0.2 + 0.12 * 0.12 + 0.25 * 0.25).sqrt()).abs() < 1e-9);
     }
 
     #[test]
     fn one_run_far_below_the_others_of_a_cell_bends_the_surface_little() {
-        let plane = Plane::of(&grid());
+        let plane = CellPlane::from_grid(&grid());
         let alike = [(64, 2.0), (64, 2.02), (64, 1.98), (64, 2.0)];
         let burst = [&alike[..], &[(64, 1.4)]].concat();
-        let [without, with] = [&alike[..], &burst].map(|runs| Surface::fit(&plane, runs, 2.0, 0.07).mean(64));
+        let [without, with] =
+            [&alike[..], &burst].map(|runs| RateSurface::fit_runs(&plane, runs, 2.0, 0.07).cell_mean(64));
         assert!((without - with).abs() < 0.05, "{without} {with}");
     }
 
     #[test]
     fn the_difference_of_two_neighbours_is_surer_than_each() {
-        let plane = Plane::of(&grid());
-        let surface = Surface::fit(&plane, &[(0, 1.0)], 1.0, 0.07);
-        assert!(surface.deviation_between(64, 65) < surface.deviation(64));
+        let plane = CellPlane::from_grid(&grid());
+        let surface = RateSurface::fit_runs(&plane, &[(0, 1.0)], 1.0, 0.07);
+        assert!(surface.deviation_between(64, 65) < surface.cell_deviation(64));
     }
 }

@@ -3,12 +3,12 @@
 mod families;
 
 use families::{Change, FURTHER, Family, SEVEN, SimulatedPath};
-use fullpipe_campaign::{End, Next, Plan};
+use fullpipe_campaign::{CampaignEnd, CampaignPlan, CampaignStep};
 use fullpipe_record::{SweepCell, SweepForecast, SweepPlan, SweepReason, SweepRun, SweepShape};
 use fullpipe_units::{ByteCount, Span};
 
-fn plan(path: &SimulatedPath) -> Plan {
-    Plan::new(path.plan()).unwrap()
+fn plan(path: &SimulatedPath) -> CampaignPlan {
+    CampaignPlan::new(path.plan()).unwrap()
 }
 
 #[test]
@@ -29,10 +29,10 @@ fn a_campaign_goes_on_from_its_runs_with_the_very_run_that_it_would_have_made() 
     let runs = path.campaign().runs;
     let plan = plan(&path);
     for (done, next) in runs.iter().enumerate() {
-        let again = plan.next(&runs[..done]);
-        assert_eq!(again, Next::Run { cell: next.cell, reason: next.reason }, "after {done} runs");
+        let again = plan.next_step(&runs[..done]);
+        assert_eq!(again, CampaignStep::Run { cell: next.cell, reason: next.reason }, "after {done} runs");
     }
-    assert!(matches!(plan.next(&runs), Next::Done(_)));
+    assert!(matches!(plan.next_step(&runs), CampaignStep::Done(_)));
 }
 
 #[test]
@@ -60,12 +60,12 @@ fn a_flat_surface_and_a_knee_beyond_the_grid_are_said() {
 fn a_run_that_does_not_count_is_repeated_once_and_not_fitted() {
     let path = SimulatedPath::new(Family::Clean, 1);
     let plan = plan(&path);
-    let Next::Run { cell, reason: SweepReason::Anchor } = plan.next(&[]) else { panic!("no anchor") };
+    let CampaignStep::Run { cell, reason: SweepReason::Anchor } = plan.next_step(&[]) else { panic!("no anchor") };
     let broken = families::broken(cell);
-    assert_eq!(plan.next(std::slice::from_ref(&broken)), Next::Run { cell, reason: SweepReason::Again });
-    let twice = plan.next(&[broken.clone(), broken.clone()]);
-    assert!(!matches!(twice, Next::Run { reason: SweepReason::Again, .. }), "{twice:?}");
-    assert_eq!(plan.answer(&[broken]), None);
+    assert_eq!(plan.next_step(std::slice::from_ref(&broken)), CampaignStep::Run { cell, reason: SweepReason::Again });
+    let twice = plan.next_step(&[broken.clone(), broken.clone()]);
+    assert!(!matches!(twice, CampaignStep::Run { reason: SweepReason::Again, .. }), "{twice:?}");
+    assert_eq!(plan.current_answer(&[broken]), None);
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn a_campaign_of_which_no_run_counts_ends() {
     let path = SimulatedPath::new(Family::Clean, 1);
     let plan = plan(&path);
     let mut runs = Vec::new();
-    while let Next::Run { cell, .. } = plan.next(&runs) {
+    while let CampaignStep::Run { cell, .. } = plan.next_step(&runs) {
         runs.push(families::broken(cell));
         assert!(runs.len() <= 6, "it goes on for ever");
     }
-    assert_eq!((plan.next(&runs), plan.answer(&runs)), (Next::Done(End::Broken), None));
+    assert_eq!((plan.next_step(&runs), plan.current_answer(&runs)), (CampaignStep::Done(CampaignEnd::Broken), None));
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn settings_that_are_too_much_for_the_machine_are_left_out_and_the_others_have_a
         for cell in left_out {
             assert_eq!(runs.iter().filter(|run| run.cell == cell).count(), 2, "{family:?}: {cell}");
         }
-        assert_ne!(plan.next(&runs), Next::Done(End::Broken), "{family:?}");
-        let knee = plan.answer(&runs).unwrap().knee.cell;
+        assert_ne!(plan.next_step(&runs), CampaignStep::Done(CampaignEnd::Broken), "{family:?}");
+        let knee = plan.current_answer(&runs).unwrap().knee.cell;
         assert!(knee.streams <= 48 && path.rate(knee) >= 0.93 * path.best(), "{family:?}: {knee}");
     }
 }
@@ -103,7 +103,7 @@ fn a_setting_that_is_left_out_is_no_answer_even_if_a_run_of_it_counts() {
     let mut path = SimulatedPath::new(Family::Clean, 1);
     let plan = plan(&path);
     let runs = path.runs_but(&plan, |runs, _| !runs.is_empty());
-    assert!(plan.left_out(&runs).contains(&runs[0].cell) && plan.answer(&runs).is_none(), "{runs:?}");
+    assert!(plan.left_out(&runs).contains(&runs[0].cell) && plan.current_answer(&runs).is_none(), "{runs:?}");
 }
 
 #[test]
@@ -126,31 +126,35 @@ fn a_reference_that_the_machine_no_longer_bears_is_followed_by_another() {
     let is_reference = |run: &&SweepRun| run.reason == SweepReason::Reference && run.rate.is_some();
     let other = runs.iter().rfind(is_reference).unwrap().cell;
     assert_ne!(other, lost);
-    assert!(plan.answer(&runs).is_some() && plan.next(&runs) != Next::Done(End::Broken), "{:?}", plan.next(&runs));
+    assert!(
+        plan.current_answer(&runs).is_some() && plan.next_step(&runs) != CampaignStep::Done(CampaignEnd::Broken),
+        "{:?}",
+        plan.next_step(&runs)
+    );
 }
 
 #[test]
 fn no_run_goes_beyond_the_bytes_that_are_permitted() {
     let mut path = SimulatedPath::new(Family::Clean, 2);
-    let plan = Plan::new(SweepPlan { max_bytes: Some(ByteCount::from_mib(100)), ..path.plan() }).unwrap();
+    let plan = CampaignPlan::new(SweepPlan { max_bytes: Some(ByteCount::from_mib(100)), ..path.plan() }).unwrap();
     let runs = path.runs(&plan);
     let sent: ByteCount = runs.iter().map(|run| run.sent).sum();
     // The first run's rate is not known before.
     assert!(sent <= ByteCount::from_mib(100).max(runs[0].sent), "{sent}");
-    assert_eq!(plan.next(&runs), Next::Done(End::Budget));
+    assert_eq!(plan.next_step(&runs), CampaignStep::Done(CampaignEnd::Budget));
 }
 
 #[test]
 fn a_prediction_forecasts_the_cost_and_is_measured_early() {
     let mut path = SimulatedPath::new(Family::Clean, 4);
-    let plan = Plan::new(SweepPlan { predicted: path.known(), ..path.plan() }).unwrap().with_forecast();
+    let plan = CampaignPlan::new(SweepPlan { predicted: path.known(), ..path.plan() }).unwrap().with_forecast();
     let runs = path.runs(&plan);
     assert_eq!(Some(runs[4].cell), plan.predicted_knee());
-    let (forecast, spent) = (plan.forecast(&[]).unwrap(), fullpipe_campaign::spent(&runs));
-    assert_eq!(plan.fixed().forecast, Some(forecast), "the same each time");
+    let (forecast, spent) = (plan.forecast_cost(&[]).unwrap(), fullpipe_campaign::spent_cost(&runs));
+    assert_eq!(plan.fixed_plan().forecast, Some(forecast), "the same each time");
     assert!((forecast.low.bytes..=forecast.high.bytes).contains(&spent.bytes), "{forecast:?} {spent:?}");
     let at_the_end = SweepForecast { median: spent, low: spent, high: spent };
-    assert_eq!(plan.forecast(&runs), Some(at_the_end));
+    assert_eq!(plan.forecast_cost(&runs), Some(at_the_end));
 }
 
 #[test]
@@ -158,9 +162,9 @@ fn without_a_prediction_the_first_runs_permit_a_forecast() {
     let mut path = SimulatedPath::new(Family::Clean, 4);
     let plan = plan(&path);
     let runs = path.runs(&plan);
-    assert_eq!((plan.forecast(&[]), plan.forecast(&runs[..3])), (None, None));
-    let early = plan.forecast(&runs[..4]).unwrap();
-    let late = plan.forecast(&runs[..runs.len() - 2]).unwrap();
+    assert_eq!((plan.forecast_cost(&[]), plan.forecast_cost(&runs[..3])), (None, None));
+    let early = plan.forecast_cost(&runs[..4]).unwrap();
+    let late = plan.forecast_cost(&runs[..runs.len() - 2]).unwrap();
     let width = |forecast: SweepForecast| forecast.high.time.saturating_sub(forecast.low.time);
     assert!(width(late) < width(early), "{early:?} {late:?}");
 }
@@ -169,8 +173,8 @@ fn without_a_prediction_the_first_runs_permit_a_forecast() {
 fn most_campaigns_cost_what_was_forecast() {
     let within = |family: &Family, seed: u64| {
         let mut path = SimulatedPath::new(*family, seed);
-        let plan = Plan::new(SweepPlan { predicted: path.known(), ..path.plan() }).unwrap();
-        let (forecast, spent) = (plan.forecast(&[]).unwrap(), fullpipe_campaign::spent(&path.runs(&plan)));
+        let plan = CampaignPlan::new(SweepPlan { predicted: path.known(), ..path.plan() }).unwrap();
+        let (forecast, spent) = (plan.forecast_cost(&[]).unwrap(), fullpipe_campaign::spent_cost(&path.runs(&plan)));
         (forecast.low.bytes..=forecast.high.bytes).contains(&spent.bytes)
     };
     let campaigns = SEVEN.iter().flat_map(|family| (10..12).map(move |seed| within(family, seed)));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_campaign::{Grid, Next, Plan, run_cost, spent};
+use fullpipe_campaign::{CampaignPlan, CampaignStep, SweepGrid, run_cost, spent_cost};
 use fullpipe_record::{SweepCell, SweepPlan, SweepReason, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -38,19 +38,21 @@ impl Recorded {
 
     /// Returns the least streams × window that has 95 % of the best.
     fn knee(&self) -> ByteCount {
-        let does = self.rates.iter().filter(|(_, rate)| **rate >= self.best().scaled(0.95));
-        does.map(|((streams, window), _)| SweepCell { window: *window, streams: *streams }.product()).min().unwrap()
+        let does = self.rates.iter().filter(|(_, rate)| **rate >= self.best().scale_by(0.95));
+        does.map(|((streams, window), _)| SweepCell { window: *window, streams: *streams }.flight_capacity())
+            .min()
+            .unwrap()
     }
 
-    fn run(&self, plan: &Plan, cell: SweepCell, reason: SweepReason) -> SweepRun {
+    fn run(&self, plan: &CampaignPlan, cell: SweepCell, reason: SweepReason) -> SweepRun {
         let rate = self.rate(cell);
-        SweepRun::of(cell, reason, rate, run_cost(plan.fixed(), plan.length().total(), rate))
+        SweepRun::from_cost(cell, reason, rate, run_cost(plan.fixed_plan(), plan.run_length().total_time(), rate))
     }
 }
 
-fn plan(rtt: Span) -> Plan {
-    let grid = Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
-    Plan::new(SweepPlan {
+fn plan(rtt: Span) -> CampaignPlan {
+    let grid = SweepGrid::from_ranges(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap();
+    CampaignPlan::new(SweepPlan {
         id: "recorded".to_owned(),
         target: "recorded".to_owned(),
         is_virtual: true,
@@ -81,15 +83,15 @@ fn campaign(csv: &str, rtt: Span) -> Outcome {
     let recorded = Recorded::of(csv);
     let plan = plan(rtt);
     let mut runs = Vec::new();
-    while let Next::Run { cell, reason } = plan.next(&runs) {
+    while let CampaignStep::Run { cell, reason } = plan.next_step(&runs) {
         runs.push(recorded.run(&plan, cell, reason));
     }
-    let knee = plan.answer(&runs).unwrap().knee.cell;
+    let knee = plan.current_answer(&runs).unwrap().knee.cell;
     Outcome {
         knee,
-        steps: libm::log2(knee.product().as_f64() / recorded.knee().as_f64()),
+        steps: libm::log2(knee.flight_capacity().as_f64() / recorded.knee().as_f64()),
         rate: recorded.rate(knee).relative_to(recorded.best()),
-        share: spent(&runs).bytes.as_f64() / recorded.sent.as_f64(),
+        share: spent_cost(&runs).bytes.as_f64() / recorded.sent.as_f64(),
     }
 }
 

@@ -9,7 +9,10 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use fullpipe_chart::{Change, HeatMap, Hue, Mark, Panel, Plot, Row, Rows, SCRIPT, STYLE, Series, Tile, escape};
+use fullpipe_chart::{
+    ChartRow, HeatMap, HeatTile, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SCRIPT, STYLE, SeriesForm,
+    escape_html,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 
 fn main() -> io::Result<()> {
@@ -47,21 +50,21 @@ struct Page(String);
 
 impl Page {
     fn add(&mut self, title: &str, svg: &str, text: &str, table: &str) {
-        let text = escape(text);
+        let text = escape_html(text);
         let more = format!("<details><summary>As text and as a table</summary><pre>{text}</pre>{table}</details>");
-        let _ = write!(self.0, "<section><h2>{}</h2>{svg}{more}</section>", escape(title));
+        let _ = write!(self.0, "<section><h2>{}</h2>{svg}{more}</section>", escape_html(title));
     }
 
     fn plot(&mut self, title: &str, plot: &Plot) {
-        self.add(title, &plot.svg(), &plot.text(), &plot.figures().html());
+        self.add(title, &plot.to_svg(), &plot.to_text(), &plot.to_figures().to_html());
     }
 
-    fn rows(&mut self, title: &str, rows: &Rows) {
-        self.add(title, &rows.svg(), &rows.text(), &rows.figures().html());
+    fn rows(&mut self, title: &str, rows: &RowChart) {
+        self.add(title, &rows.to_svg(), &rows.to_text(), &rows.to_figures().to_html());
     }
 
     fn heat(&mut self, title: &str, map: &HeatMap) {
-        self.add(title, &map.svg(), &map.text(), &map.figures().html());
+        self.add(title, &map.to_svg(), &map.to_text(), &map.to_figures().to_html());
     }
 }
 
@@ -84,7 +87,12 @@ fn mbps(rate: u64) -> BitRate {
 
 fn over_time(rates: impl Iterator<Item = u64>) -> Plot {
     let points = rates.enumerate().map(|(index, rate)| (Span::from_millis(index as u64 * 10), mbps(rate)));
-    Plot::new("Rate over time").with(Panel::new("rate").with(Series::new("rate", Mark::Line, Hue::Blue, points)))
+    Plot::new("Rate over time").with_panel(Panel::new("rate").with_series(PlotSeries::new(
+        "rate",
+        SeriesForm::Line,
+        Hue::Blue,
+        points,
+    )))
 }
 
 fn transfer() -> Plot {
@@ -94,17 +102,19 @@ fn transfer() -> Plot {
     let rtts = (0..480).map(|index| (Span::from_millis(index * 25), Span::from_micros(rtt(index))));
     let idle = Span::from_millis(100);
     Plot::new("Rate and round-trip time over time")
-        .with(
+        .with_panel(
             Panel::new("rate")
-                .with(Series::new("rate", Mark::Line, Hue::Blue, rates).labelled("steady 941.4"))
-                .level(BitRate::from_bps(941_500_000), "predicted 941.5"),
+                .with_series(PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, rates).with_label("steady 941.4"))
+                .with_level(BitRate::from_bps(941_500_000), "predicted 941.5"),
         )
-        .with(
+        .with_panel(
             Panel::new("round trip")
-                .with(Series::new("round trip", Mark::Dots, Hue::Plum, rtts).labelled("loaded 178 ms"))
-                .level(idle, "idle 100 ms"),
+                .with_series(
+                    PlotSeries::new("round trip", SeriesForm::Dots, Hue::Plum, rtts).with_label("loaded 178 ms"),
+                )
+                .with_level(idle, "idle 100 ms"),
         )
-        .shade(Span::ZERO, Span::from_millis(1_600), "ramp 1.6 s")
+        .with_shade(Span::ZERO, Span::from_millis(1_600), "ramp 1.6 s")
 }
 
 fn windows() -> Plot {
@@ -116,35 +126,37 @@ fn windows() -> Plot {
         let points = streams.map(|streams| (streams, mbps(rate(streams, *window))));
         let ranges = streams.map(|streams| {
             let middle = mbps(rate(streams, *window));
-            (streams, middle.scaled(0.95), middle.scaled(1.04))
+            (streams, middle.scale_by(0.95), middle.scale_by(1.04))
         });
-        panel.with(Series::new(&name, Mark::Line, hue, points).labelled(&name)).with(Series::ranges(
-            &format!("{name}, interval"),
-            hue,
-            ranges,
-        ))
+        panel
+            .with_series(PlotSeries::new(&name, SeriesForm::Line, hue, points).with_label(&name))
+            .with_series(PlotSeries::from_ranges(&format!("{name}, interval"), hue, ranges))
     });
-    Plot::logarithmic("Rate by streams and window").axis("streams").with(panel.level(mbps(585), "the link, 585.6"))
+    Plot::new_logarithmic("Rate by streams and window")
+        .with_axis_name("streams")
+        .with_panel(panel.with_level(mbps(585), "the link, 585.6"))
 }
 
 fn scatter() -> Plot {
     let clean = (0..60).map(|index| (mbps(index * 8), Span::from_micros(154_000 + noise(index) * 20)));
     let again =
         (0..30).map(|index| (mbps(320 + index * 5), Span::from_micros(155_000 + index * 400 + noise(index) * 50)));
-    Plot::new("Round-trip time by rate").axis("rate").with(
+    Plot::new("Round-trip time by rate").with_axis_name("rate").with_panel(
         Panel::new("round trip")
-            .with(Series::new("nothing sent again", Mark::Dots, Hue::Blue, clean))
-            .with(Series::new("some sent again", Mark::Dots, Hue::Orange, again).labelled("some sent again")),
+            .with_series(PlotSeries::new("nothing sent again", SeriesForm::Dots, Hue::Blue, clean))
+            .with_series(
+                PlotSeries::new("some sent again", SeriesForm::Dots, Hue::Orange, again).with_label("some sent again"),
+            ),
     )
 }
 
 fn distributions() -> Plot {
     let values =
         |base: u64, spread: u64| (0..300).map(|index| Span::from_micros(base + noise(index) * spread)).collect();
-    Plot::new("Round-trip times, idle and loaded").axis("round trip").with(
+    Plot::new("Round-trip times, idle and loaded").with_axis_name("round trip").with_panel(
         Panel::new("share of the round trips")
-            .with(Series::distribution("idle", Hue::Blue, values(100_000, 40)).labelled("idle"))
-            .with(Series::distribution("loaded", Hue::Plum, values(120_000, 600)).labelled("loaded")),
+            .with_series(PlotSeries::from_distribution("idle", Hue::Blue, values(100_000, 40)).with_label("idle"))
+            .with_series(PlotSeries::from_distribution("loaded", Hue::Plum, values(120_000, 600)).with_label("loaded")),
     )
 }
 
@@ -153,10 +165,10 @@ fn utilisation() -> Plot {
     let share = |percent: u64| Ratio::new(percent as f64 / 100.0);
     let runs = (0..20).map(|run| (minute(3 * run), minute(3 * run + 1), share(30 + noise(run) / 2)));
     let others = (0..60).map(|at| (minute(at), minute(at + 1), share(5 + noise(at) / 5)));
-    Plot::new("Utilisation over an hour").with(
+    Plot::new("Utilisation over an hour").with_panel(
         Panel::new("use of eth0, 1 Gbit/s")
-            .with(Series::bars("with the runs", Hue::Blue, runs).labelled("with the runs"))
-            .with(Series::bars("other traffic", Hue::Green, others).labelled("other traffic")),
+            .with_series(PlotSeries::from_bars("with the runs", Hue::Blue, runs).with_label("with the runs"))
+            .with_series(PlotSeries::from_bars("other traffic", Hue::Green, others).with_label("other traffic")),
     )
 }
 
@@ -168,11 +180,16 @@ fn sequence() -> Plot {
         let at = acked(index);
         (Span::from_millis(index * 20), at, at + ByteCount::from_kib(900 + noise(index) * 5))
     });
-    Plot::new("Time–sequence").with(
+    Plot::new("Time–sequence").with_panel(
         Panel::new("data")
-            .with(Series::new("acknowledged", Mark::Steps, Hue::Green, points(0)).labelled("acknowledged"))
-            .with(Series::ranges("in flight", Hue::Blue, flight))
-            .with(Series::new("window's edge", Mark::Steps, Hue::Orange, points(2_000)).labelled("window's edge")),
+            .with_series(
+                PlotSeries::new("acknowledged", SeriesForm::Steps, Hue::Green, points(0)).with_label("acknowledged"),
+            )
+            .with_series(PlotSeries::from_ranges("in flight", Hue::Blue, flight))
+            .with_series(
+                PlotSeries::new("window's edge", SeriesForm::Steps, Hue::Orange, points(2_000))
+                    .with_label("window's edge"),
+            ),
     )
 }
 
@@ -180,12 +197,17 @@ fn history() -> Plot {
     let begin = 1_790_000_000_000_000_000;
     let rate = |index: u64| if index < 200 { 612 - noise(index) / 2 } else { 422 - noise(index) / 3 };
     let runs = (0..360).map(|index| (Time::from_nanos(begin + index * 21_600_000_000_000), mbps(rate(index))));
-    Plot::new("Rate by day").with(Panel::new("rate").with(Series::new("rate", Mark::Dots, Hue::Blue, runs)))
+    Plot::new("Rate by day").with_panel(Panel::new("rate").with_series(PlotSeries::new(
+        "rate",
+        SeriesForm::Dots,
+        Hue::Blue,
+        runs,
+    )))
 }
 
-fn tile(window: u64, streams: u64, rate: u64) -> Tile {
+fn tile(window: u64, streams: u64, rate: u64) -> HeatTile {
     let is_measured = streams * window >= 2_048 && noise(streams * window + streams) < 60 || streams == 1;
-    Tile { window: ByteCount::from_kib(window), streams, rate: mbps(rate), is_measured, note: String::new() }
+    HeatTile { window: ByteCount::from_kib(window), streams, rate: mbps(rate), is_measured, note: String::new() }
 }
 
 fn tiles() -> HeatMap {
@@ -199,50 +221,58 @@ fn tiles() -> HeatMap {
         .iter()
         .flat_map(|window| streams.iter().map(|streams| tile(*window, *streams, rate(*streams, *window))));
     HeatMap::new("Rate by window and streams", all.collect())
-        .knee(ByteCount::from_kib(512), 30)
-        .bdp(ByteCount::from_kib(11_673))
+        .with_knee(ByteCount::from_kib(512), 30)
+        .with_bdp(ByteCount::from_kib(11_673))
 }
 
-fn ceilings() -> Rows {
-    Rows::new("Ceilings", ["limit", "ceiling"])
-        .with(Row::new("send-buffer", "323 Mbit/s · the limit", Hue::Orange).bar(mbps(323)).expected(mbps(321)))
-        .with(Row::new("receive-window", "502 Mbit/s", Hue::Grey).bar(mbps(502)))
-        .with(Row::new("capacity", "941.5 Mbit/s", Hue::Grey).bar(mbps(941)))
+fn ceilings() -> RowChart {
+    RowChart::new("Ceilings", ["limit", "ceiling"])
+        .with_row(
+            ChartRow::new("send-buffer", "323 Mbit/s · the limit", Hue::Orange)
+                .with_bar(mbps(323))
+                .with_prediction(mbps(321)),
+        )
+        .with_row(ChartRow::new("receive-window", "502 Mbit/s", Hue::Grey).with_bar(mbps(502)))
+        .with_row(ChartRow::new("capacity", "941.5 Mbit/s", Hue::Grey).with_bar(mbps(941)))
 }
 
-fn strip() -> Rows {
+fn strip() -> RowChart {
     let row = |name: &str, base: u64, hue| {
         let runs = (0..12).map(|index| mbps(base + noise(index) / 2));
-        Row::new(name, &format!("{} Mbit/s, 12 runs", base + 25), hue)
-            .dots(runs)
-            .dot(mbps(base + 25))
-            .interval(mbps(base + 12), mbps(base + 40))
-            .expected(mbps(base + 30))
+        ChartRow::new(name, &format!("{} Mbit/s, 12 runs", base + 25), hue)
+            .with_dots(runs)
+            .with_dot(mbps(base + 25))
+            .with_interval(mbps(base + 12), mbps(base + 40))
+            .with_prediction(mbps(base + 30))
     };
-    Rows::new("Runs", ["step", "median"])
-        .with(row("1 stream, 64 KiB", 20, Hue::Blue))
-        .with(row("4 streams, 64 KiB", 120, Hue::Blue))
-        .with(row("8 streams, 1 MiB", 430, Hue::Blue))
+    RowChart::new("Runs", ["step", "median"])
+        .with_row(row("1 stream, 64 KiB", 20, Hue::Blue))
+        .with_row(row("4 streams, 64 KiB", 120, Hue::Blue))
+        .with_row(row("8 streams, 1 MiB", 430, Hue::Blue))
 }
 
-fn differences() -> Rows {
-    let change = |factor| Change(Ratio::new(factor));
+fn differences() -> RowChart {
+    let change = |factor| RateChange(Ratio::new(factor));
     let row = |name, figure, hue, [low, middle, high]: [f64; 3]| {
-        Row::new(name, figure, hue).dot(change(middle)).interval(change(low), change(high))
+        ChartRow::new(name, figure, hue).with_dot(change(middle)).with_interval(change(low), change(high))
     };
-    Rows::new("Differences", ["change", "difference, 95 % interval"])
-        .with(row("tcp_wmem 4 → 24 MiB", "+191 % (+188 to +193 %)", Hue::Green, [2.88, 2.91, 2.93]))
-        .with(row("CUBIC → BBR", "+3.1 % (+0.8 to +5.4 %)", Hue::Green, [1.008, 1.031, 1.054]))
-        .with(
+    RowChart::new("Differences", ["change", "difference, 95 % interval"])
+        .with_row(row("tcp_wmem 4 → 24 MiB", "+191 % (+188 to +193 %)", Hue::Green, [2.88, 2.91, 2.93]))
+        .with_row(row("CUBIC → BBR", "+3.1 % (+0.8 to +5.4 %)", Hue::Green, [1.008, 1.031, 1.054]))
+        .with_row(
             row("MTU 1500 → 9000", "+1.2 % (−0.9 to +3.3 %): no difference shown", Hue::Grey, [0.991, 1.012, 1.033])
-                .hollow(),
+                .with_hollow_dot(),
         )
-        .with(row("this week → last week", "−31 % (−35 to −27 %)", Hue::Orange, [0.65, 0.69, 0.73]))
+        .with_row(row("this week → last week", "−31 % (−35 to −27 %)", Hue::Orange, [0.65, 0.69, 0.73]))
 }
 
 fn hostile() -> Plot {
     let name = "<script>alert('x')</script> \u{202e}drowssap & \"quotes\"";
     let points = [(Span::ZERO, mbps(1)), (Span::from_secs(1), mbps(2))];
-    let series = Series::new(name, Mark::Line, Hue::Blue, points).labelled(name);
-    Plot::new(name).with(Panel::new(name).with(series)).shade(Span::ZERO, Span::from_secs(1), &"x".repeat(1_000_000))
+    let series = PlotSeries::new(name, SeriesForm::Line, Hue::Blue, points).with_label(name);
+    Plot::new(name).with_panel(Panel::new(name).with_series(series)).with_shade(
+        Span::ZERO,
+        Span::from_secs(1),
+        &"x".repeat(1_000_000),
+    )
 }

@@ -4,48 +4,48 @@
 const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 
 /// A grid of dots.
-pub(crate) struct Grid {
+pub(crate) struct DotGrid {
     width: usize,
     height: usize,
     cells: Vec<u8>,
 }
 
-impl Grid {
+impl DotGrid {
     /// Returns an empty grid of so many characters.
     pub(crate) fn new(width: usize, height: usize) -> Self {
         Self { width, height, cells: vec![0; width * height] }
     }
 
     /// Sets the dot at the shares `x`, from the left, and `y`, from the bottom.
-    pub(crate) fn dot(&mut self, x: f64, y: f64) {
-        let (column, row) = self.place(x, y);
-        self.set(column, row);
+    pub(crate) fn draw_dot(&mut self, x: f64, y: f64) {
+        let (column, row) = self.dot_position(x, y);
+        self.set_dot(column, row);
     }
 
     /// Sets the dots of a line between two points.
-    pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64)) {
-        let ((x0, y0), (x1, y1)) = (self.place(from.0, from.1), self.place(to.0, to.1));
+    pub(crate) fn draw_line(&mut self, from: (f64, f64), to: (f64, f64)) {
+        let ((x0, y0), (x1, y1)) = (self.dot_position(from.0, from.1), self.dot_position(to.0, to.1));
         let steps = x1.abs_diff(x0).max(y1.abs_diff(y0)).max(1);
         for step in 0..=steps {
             let between = |from: usize, to: usize| {
                 let share = step as f64 / steps as f64;
                 (from as f64 + (to as f64 - from as f64) * share).round() as usize
             };
-            self.set(between(x0, x1), between(y0, y1));
+            self.set_dot(between(x0, x1), between(y0, y1));
         }
     }
 
-    fn place(&self, x: f64, y: f64) -> (usize, usize) {
+    fn dot_position(&self, x: f64, y: f64) -> (usize, usize) {
         let index = |share: f64, count: usize| (share.clamp(0.0, 1.0) * (count - 1) as f64).round() as usize;
         (index(x, self.width * 2), self.height * 4 - 1 - index(y, self.height * 4))
     }
 
-    fn set(&mut self, column: usize, row: usize) {
+    fn set_dot(&mut self, column: usize, row: usize) {
         self.cells[row / 4 * self.width + column / 2] |= DOTS[column % 2][row % 4];
     }
 
     /// Returns the lines from the top, without blanks at their ends.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    pub(crate) fn text_lines(&self) -> Vec<String> {
         let character = |dots: &u8| match dots {
             0 => ' ',
             dots => char::from_u32(0x2800 + u32::from(*dots)).unwrap_or(' '),
@@ -61,11 +61,11 @@ mod tests {
 
     #[test]
     fn a_line_rises() {
-        let mut grid = Grid::new(4, 2);
-        grid.line((0.0, 0.0), (1.0, 1.0));
-        assert_eq!(grid.lines(), ["  ⡠⠊", "⡠⠊"]);
-        let mut grid = Grid::new(1, 1);
-        grid.dot(f64::NAN, 2.0);
-        assert_eq!(grid.lines(), ["⠁"]);
+        let mut grid = DotGrid::new(4, 2);
+        grid.draw_line((0.0, 0.0), (1.0, 1.0));
+        assert_eq!(grid.text_lines(), ["  ⡠⠊", "⡠⠊"]);
+        let mut grid = DotGrid::new(1, 1);
+        grid.draw_dot(f64::NAN, 2.0);
+        assert_eq!(grid.text_lines(), ["⠁"]);
     }
 }

@@ -1,6 +1,6 @@
 //! The figures of a chart as a table.
 
-use crate::svg::{cut, escape};
+use crate::svg::{cut_text, escape_html};
 
 /// Longest text of a cell, in characters.
 const MAX_CELL: usize = 480;
@@ -10,28 +10,28 @@ const LONG_CELL: usize = 60;
 
 /// The figures of a chart: heads of columns, and rows of as many cells.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Figures {
+pub struct FigureTable {
     /// Heads of the columns.
     pub heads: Vec<String>,
     /// Rows; each has a cell for each column.
     pub rows: Vec<Vec<String>>,
 }
 
-impl Figures {
+impl FigureTable {
     /// Returns the table as HTML; the first cell of a row is its head. Tags are left out where HTML permits it: a table
     /// of all runs is the largest part of a page.
-    pub fn html(&self) -> String {
+    pub fn to_html(&self) -> String {
         let mut html = "<table><thead><tr>".to_owned();
         for (column, head) in self.heads.iter().enumerate() {
             html += if self.has_sentences(column) { "<th class=l>" } else { "<th>" };
-            html += &text(head);
+            html += &escape_cell(head);
         }
         html += "<tbody>";
         for row in &self.rows {
             html += "<tr>";
             for (index, cell) in row.iter().enumerate() {
                 html += if index == 0 { "<th>" } else { "<td>" };
-                html += &text(cell);
+                html += &escape_cell(cell);
             }
         }
         html + "</table>"
@@ -44,6 +44,6 @@ impl Figures {
     }
 }
 
-fn text(cell: &str) -> String {
-    escape(&cut(cell, MAX_CELL))
+fn escape_cell(cell: &str) -> String {
+    escape_html(&cut_text(cell, MAX_CELL))
 }

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::figures::Figures;
+use crate::figures::FigureTable;
 use crate::plot::NOTHING;
-use crate::quantity::{Dimension, Unit, digits};
-use crate::svg::{escape, number, percent, shown, text};
+use crate::quantity::{AxisUnit, Dimension, format_digits};
+use crate::svg::{displayable_text, escape_html, format_coordinate, format_percent, text_element};
 
 /// Height of a row of tiles, in pixels.
 const ROW: f64 = 28.0;
@@ -29,7 +29,7 @@ const NEARLY: f64 = 0.95;
 
 /// A setting and its rate.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tile {
+pub struct HeatTile {
     /// Window of each stream.
     pub window: ByteCount,
     /// Number of streams.
@@ -46,7 +46,7 @@ pub struct Tile {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeatMap {
     title: String,
-    tiles: Vec<Tile>,
+    tiles: Vec<HeatTile>,
     windows: Vec<ByteCount>,
     streams: Vec<u64>,
     best: BitRate,
@@ -57,7 +57,7 @@ pub struct HeatMap {
 impl HeatMap {
     /// Returns a map of `tiles`; `title` is read by programs that read the screen. Of several tiles with one setting,
     /// the first is kept.
-    pub fn new(title: &str, mut tiles: Vec<Tile>) -> Self {
+    pub fn new(title: &str, mut tiles: Vec<HeatTile>) -> Self {
         tiles.sort_by_key(|tile| (Reverse(tile.window), tile.streams));
         tiles.dedup_by_key(|tile| (tile.window, tile.streams));
         let mut windows: Vec<ByteCount> = tiles.iter().map(|tile| tile.window).collect();
@@ -67,131 +67,140 @@ impl HeatMap {
         windows.dedup();
         streams.dedup();
         let best = tiles.iter().map(|tile| tile.rate).max().unwrap_or_default();
-        Self { title: shown(title), tiles, windows, streams, best, knee: None, bdp: None }
+        Self { title: displayable_text(title), tiles, windows, streams, best, knee: None, bdp: None }
     }
 
     /// Returns the same map with a ring around the best setting: the least that gives nearly the best rate.
     #[must_use]
-    pub fn knee(self, window: ByteCount, streams: u64) -> Self {
+    pub fn with_knee(self, window: ByteCount, streams: u64) -> Self {
         Self { knee: Some((window, streams)), ..self }
     }
 
     /// Returns the same map with a line along which streams × window is `bdp`, the product of bandwidth and round-trip
     /// time.
     #[must_use]
-    pub fn bdp(self, bdp: ByteCount) -> Self {
+    pub fn with_bdp(self, bdp: ByteCount) -> Self {
         Self { bdp: Some(bdp), ..self }
     }
 
-    fn tile(&self, row: usize, column: usize) -> Option<&Tile> {
+    fn tile_at(&self, row: usize, column: usize) -> Option<&HeatTile> {
         let wanted = (Reverse(*self.windows.get(row)?), *self.streams.get(column)?);
         let index = self.tiles.binary_search_by_key(&wanted, |tile| (Reverse(tile.window), tile.streams)).ok()?;
         self.tiles.get(index)
     }
 
     /// Returns the row and the column of a tile.
-    fn place(&self, tile: &Tile) -> Option<(usize, usize)> {
+    fn tile_position(&self, tile: &HeatTile) -> Option<(usize, usize)> {
         let row = self.windows.binary_search_by_key(&Reverse(tile.window), |window| Reverse(*window)).ok()?;
         Some((row, self.streams.binary_search(&tile.streams).ok()?))
     }
 
-    fn unit(&self) -> Unit {
-        Dimension::Rate.unit(self.best.as_f64())
+    fn rate_unit(&self) -> AxisUnit {
+        Dimension::Rate.largest_unit(self.best.as_f64())
     }
 
     /// Returns true if a setting gives nearly the best rate.
-    fn is_nearly_best(&self, tile: &Tile) -> bool {
+    fn is_nearly_best(&self, tile: &HeatTile) -> bool {
         let best = self.best.as_f64();
         best > 0.0 && tile.rate.as_f64() >= NEARLY * best
     }
 
     /// Returns the map as an SVG element as wide as its place on the page, in an element that scrolls where the page is
     /// narrower than the tiles; or a sentence as a paragraph if there is nothing to draw.
-    pub fn svg(&self) -> String {
+    pub fn to_svg(&self) -> String {
         if self.tiles.is_empty() {
-            return format!("<p class=\"none\">{}</p>", escape(NOTHING));
+            return format!("<p class=\"none\">{}</p>", escape_html(NOTHING));
         }
         let tall = ROW * self.windows.len() as f64;
         let mut svg = format!(
             "<div class=\"wide\"><svg class=\"chart heat\" role=\"img\" tabindex=\"0\" aria-label=\"{}\" height=\"{}\" \
              style=\"min-width:{}px;--tile:{}\">",
-            escape(&format!("{}. The best is {}", self.title, Dimension::Rate.text(self.best.as_f64()))),
-            ABOVE + tall + BELOW + LEGEND * self.legend().len() as f64,
+            escape_html(&format!("{}. The best is {}", self.title, Dimension::Rate.format_value(self.best.as_f64()))),
+            ABOVE + tall + BELOW + LEGEND * self.legend_lines().len() as f64,
             44 * self.streams.len(),
-            percent(self.across(1.0))
+            format_percent(self.column_share(1.0))
         );
-        svg += &text("tick unit", "0", 12.0, "streams");
-        svg += &text("tick left", "0", ABOVE - 10.0, "window");
+        svg += &text_element("tick unit", "0", 12.0, "streams");
+        svg += &text_element("tick left", "0", ABOVE - 10.0, "window");
         for (column, streams) in self.streams.iter().enumerate() {
-            svg += &text("tick mid", &percent(self.across(column as f64 + 0.5)), ABOVE - 10.0, &streams.to_string());
+            svg += &text_element(
+                "tick mid",
+                &format_percent(self.column_share(column as f64 + 0.5)),
+                ABOVE - 10.0,
+                &streams.to_string(),
+            );
         }
         for (row, window) in self.windows.iter().enumerate() {
-            svg += &text("tick left", "0", down(row) + 18.5, &Dimension::Size.text(window.as_f64()));
+            svg += &text_element("tick left", "0", row_top(row) + 18.5, &Dimension::Size.format_value(window.as_f64()));
         }
         // The lines lie over the tiles, and the numbers over the lines.
-        svg += &self.each(|tile, row, column| self.draw(tile, row, column));
-        svg += &self.lines(tall);
-        svg += &format!("<g class=\"number mid\">{}</g>", self.each(|tile, row, column| self.label(tile, row, column)));
-        svg + &self.scale(ABOVE + tall) + "</svg></div>"
+        svg += &self.draw_tiles(|tile, row, column| self.draw_tile(tile, row, column));
+        svg += &self.draw_lines(tall);
+        svg += &format!(
+            "<g class=\"number mid\">{}</g>",
+            self.draw_tiles(|tile, row, column| self.draw_label(tile, row, column))
+        );
+        svg + &self.draw_scale(ABOVE + tall) + "</svg></div>"
     }
 
     /// Joins the texts that `draw` returns for each tile with its row and its column, from the top.
-    fn each(&self, draw: impl Fn(&Tile, usize, usize) -> String) -> String {
-        let drawn = |tile: &Tile| self.place(tile).map(|(row, column)| draw(tile, row, column));
+    fn draw_tiles(&self, draw: impl Fn(&HeatTile, usize, usize) -> String) -> String {
+        let drawn = |tile: &HeatTile| self.tile_position(tile).map(|(row, column)| draw(tile, row, column));
         self.tiles.iter().filter_map(drawn).collect()
     }
 
     /// Returns a place across, in columns, between 0 and 1.
-    fn across(&self, columns: f64) -> f64 {
+    fn column_share(&self, columns: f64) -> f64 {
         columns / self.streams.len() as f64
     }
 
     /// Draws a tile. Its words are in the table, whose rows are in the order of the tiles.
-    fn draw(&self, tile: &Tile, row: usize, column: usize) -> String {
+    fn draw_tile(&self, tile: &HeatTile, row: usize, column: usize) -> String {
         // The style sheet has the sizes of both kinds.
         let (class, left, y) = if tile.is_measured { ("tile", 0.0, 0.0) } else { ("tile small", 0.3, 9.0) };
-        let left = percent(self.across(column as f64 + left));
-        format!("<rect class=\"m {class} s{}\" x=\"{left}\" y=\"{}\"/>", self.shade(tile), down(row) + y)
+        let left = format_percent(self.column_share(column as f64 + left));
+        format!("<rect class=\"m {class} s{}\" x=\"{left}\" y=\"{}\"/>", self.tile_shade(tile), row_top(row) + y)
     }
 
     /// Draws the number of a measured tile, and the ring of the knee.
-    fn label(&self, tile: &Tile, row: usize, column: usize) -> String {
+    fn draw_label(&self, tile: &HeatTile, row: usize, column: usize) -> String {
         let mut svg = String::new();
         if self.knee == Some((tile.window, tile.streams)) {
-            let (left, width) = (percent(self.across(column as f64)), percent(self.across(1.0)));
-            let top = down(row);
+            let (left, width) =
+                (format_percent(self.column_share(column as f64)), format_percent(self.column_share(1.0)));
+            let top = row_top(row);
             svg +=
                 &format!("<rect class=\"ring\" x=\"{left}\" width=\"{width}\" y=\"{top}\" height=\"{ROW}\" rx=\"3\"/>");
         }
         if tile.is_measured {
-            let middle = percent(self.across(column as f64 + 0.5));
-            let number = digits(rounded(tile.rate.as_f64() / self.unit().size));
-            svg += &text(&format!("t{}", self.shade(tile)), &middle, down(row) + 18.5, &number);
+            let middle = format_percent(self.column_share(column as f64 + 0.5));
+            let number = format_digits(round_significant(tile.rate.as_f64() / self.rate_unit().size));
+            svg += &text_element(&format!("t{}", self.tile_shade(tile)), &middle, row_top(row) + 18.5, &number);
         }
         svg
     }
 
     /// Returns the figures of a tile in words.
-    fn words(&self, tile: &Tile) -> String {
+    fn tile_words(&self, tile: &HeatTile) -> String {
         let share = tile.rate.as_f64() / self.best.as_f64().max(1.0) * 100.0;
         let known = if tile.is_measured { "" } else { ", not measured" };
-        let note = if tile.note.is_empty() { String::new() } else { format!("; {}", shown(&tile.note)) };
-        format!("{}, {share:.0} % of the best{known}{note}", Dimension::Rate.text(tile.rate.as_f64()))
+        let note = if tile.note.is_empty() { String::new() } else { format!("; {}", displayable_text(&tile.note)) };
+        format!("{}, {share:.0} % of the best{known}{note}", Dimension::Rate.format_value(tile.rate.as_f64()))
     }
 
-    fn shade(&self, tile: &Tile) -> usize {
+    fn tile_shade(&self, tile: &HeatTile) -> usize {
         let share = tile.rate.as_f64() / self.best.as_f64().max(1.0);
         ((share * SHADES as f64) as usize).min(SHADES - 1)
     }
 
     /// Draws the edge of the settings that give nearly the best rate, and the line of the BDP, in units of tiles.
-    fn lines(&self, tall: f64) -> String {
+    fn draw_lines(&self, tall: f64) -> String {
         let (columns, rows) = (self.streams.len(), self.windows.len());
         let mut svg = format!(
             "<svg y=\"{ABOVE}\" width=\"100%\" height=\"{tall}\" viewBox=\"0 0 {columns} {rows}\" \
              preserveAspectRatio=\"none\">"
         );
-        for (class, line) in [("edge", self.edge()), ("bdp", self.crossings())] {
+        for (class, line) in [("edge", self.best_edge()), ("bdp", self.bdp_line())] {
             // A line of the background's colour below it, so that it shows on light and on dark tiles.
             svg += &format!("<path class=\"casing\" d=\"{line}\"/><path class=\"{class}\" d=\"{line}\"/>");
         }
@@ -199,17 +208,18 @@ impl HeatMap {
     }
 
     /// Returns the line along which streams × window is the BDP; empty where fewer than two columns have a place on it.
-    fn crossings(&self) -> String {
+    fn bdp_line(&self) -> String {
         let Some(bdp) = self.bdp else { return String::new() };
-        let points: Vec<String> = (0..self.streams.len()).filter_map(|column| self.crossing(bdp, column)).collect();
+        let points: Vec<String> = (0..self.streams.len()).filter_map(|column| self.bdp_crossing(bdp, column)).collect();
         if points.len() > 1 { format!("M{}", points.join(" ")) } else { String::new() }
     }
 
     /// Returns the sides at which a setting with nearly the best rate has a neighbour without.
-    fn edge(&self) -> String {
-        self.each(|tile, row, column| {
+    fn best_edge(&self) -> String {
+        self.draw_tiles(|tile, row, column| {
             let here = self.is_nearly_best(tile);
-            let differs = |row, column| self.tile(row, column).is_some_and(|other| self.is_nearly_best(other) != here);
+            let differs =
+                |row, column| self.tile_at(row, column).is_some_and(|other| self.is_nearly_best(other) != here);
             let right = if differs(row, column + 1) { format!("M{},{row}v1", column + 1) } else { String::new() };
             let below = if differs(row + 1, column) { format!("M{column},{}h1", row + 1) } else { String::new() };
             right + &below
@@ -218,34 +228,44 @@ impl HeatMap {
 
     /// Returns the place in a column at which streams × window is `bdp`, between the windows by their logarithms;
     /// `None` above the largest and below the smallest.
-    fn crossing(&self, bdp: ByteCount, column: usize) -> Option<String> {
+    fn bdp_crossing(&self, bdp: ByteCount, column: usize) -> Option<String> {
         let wanted = bdp.as_f64() / self.streams[column] as f64;
         let row = self.windows.partition_point(|window| window.as_f64() > wanted).saturating_sub(1);
         let [above, below] = [row, row + 1].map(|row| self.windows.get(row).map(|window| window.as_f64()));
         let (above, below) = above.zip(below).filter(|(above, below)| (*below..=*above).contains(&wanted))?;
         let share = libm::log(above / wanted) / libm::log(above / below.max(1.0));
-        Some(format!("{},{}", number(column as f64 + 0.5, 1), number(row as f64 + 0.5 + share, 3)))
+        Some(format!(
+            "{},{}",
+            format_coordinate(column as f64 + 0.5, 1),
+            format_coordinate(row as f64 + 0.5 + share, 3)
+        ))
     }
 
     /// Draws the scale of colours, and the meaning of the lines below it.
-    fn scale(&self, top: f64) -> String {
+    fn draw_scale(&self, top: f64) -> String {
         let mut svg = String::new();
         for shade in 0..SHADES {
-            let x = percent(shade as f64 * 0.03);
+            let x = format_percent(shade as f64 * 0.03);
             let y = top + 16.0;
             svg += &format!("<rect class=\"s{shade}\" x=\"{x}\" width=\"3%\" y=\"{y}\" height=\"9\"/>");
         }
-        svg += &text("tick", "29%", top + 25.0, &format!("0 to {}", Dimension::Rate.text(self.best.as_f64())));
-        for (index, line) in self.legend().iter().enumerate() {
-            svg += &text("tick", "0", top + 46.0 + LEGEND * index as f64, line);
+        svg += &text_element(
+            "tick",
+            "29%",
+            top + 25.0,
+            &format!("0 to {}", Dimension::Rate.format_value(self.best.as_f64())),
+        );
+        for (index, line) in self.legend_lines().iter().enumerate() {
+            svg += &text_element("tick", "0", top + 46.0 + LEGEND * index as f64, line);
         }
         svg
     }
 
     /// Returns the meaning of the lines and of the small tiles, as far as there are any.
-    fn legend(&self) -> Vec<String> {
-        let bdp =
-            self.bdp.map(|bdp| format!("dashed: streams × window = {} (BDP)", Dimension::Size.text(bdp.as_f64())));
+    fn legend_lines(&self) -> Vec<String> {
+        let bdp = self
+            .bdp
+            .map(|bdp| format!("dashed: streams × window = {} (BDP)", Dimension::Size.format_value(bdp.as_f64())));
         let fitted = self.tiles.iter().any(|tile| !tile.is_measured);
         let edge = "thick line: 95 % of the best".to_owned();
         let small = fitted.then(|| "small tiles: not measured, but fitted".to_owned());
@@ -254,7 +274,7 @@ impl HeatMap {
 
     /// Returns the map as lines of at most 80 columns, or a sentence if there is nothing to draw. Columns without room
     /// are left out, and counted.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         /// Columns of five characters that fit next to the windows.
         const MAX_COLUMNS: usize = 14;
         if self.tiles.is_empty() {
@@ -262,14 +282,14 @@ impl HeatMap {
         }
         let every = self.streams.len().div_ceil(MAX_COLUMNS).max(1);
         let columns: Vec<usize> = (0..self.streams.len()).step_by(every).collect();
-        let mut text = format!("{:>8}", self.unit().name);
+        let mut text = format!("{:>8}", self.rate_unit().name);
         for column in &columns {
             text += &format!("{:>5}", self.streams[*column]);
         }
         text += "\n";
         for (row, window) in self.windows.iter().enumerate() {
-            let cells: String = columns.iter().map(|column| self.cell(row, *column)).collect();
-            text += &format!("{:>8} {}\n", Dimension::Size.text(window.as_f64()), cells.trim_end());
+            let cells: String = columns.iter().map(|column| self.cell_text(row, *column)).collect();
+            text += &format!("{:>8} {}\n", Dimension::Size.format_value(window.as_f64()), cells.trim_end());
         }
         let knee = if self.knee.is_some() { "* the knee; " } else { "" };
         let fitted = if self.tiles.iter().all(|tile| tile.is_measured) { "" } else { "; · not measured" };
@@ -279,32 +299,32 @@ impl HeatMap {
     }
 
     /// Returns the rate of a measured tile, and a dot in place of another.
-    fn cell(&self, row: usize, column: usize) -> String {
-        let Some(tile) = self.tile(row, column).filter(|tile| tile.is_measured) else { return "   · ".to_owned() };
+    fn cell_text(&self, row: usize, column: usize) -> String {
+        let Some(tile) = self.tile_at(row, column).filter(|tile| tile.is_measured) else { return "   · ".to_owned() };
         let mark = if self.knee == Some((tile.window, tile.streams)) { '*' } else { ' ' };
         // Two decimals are what a column has room for.
-        let value = (rounded(tile.rate.as_f64() / self.unit().size) * 100.0).round() / 100.0;
-        format!("{:>4}{mark}", digits(value))
+        let value = (round_significant(tile.rate.as_f64() / self.rate_unit().size) * 100.0).round() / 100.0;
+        format!("{:>4}{mark}", format_digits(value))
     }
 
     /// Returns the settings and their rates as a table.
-    pub fn figures(&self) -> Figures {
-        let row = |tile: &Tile| {
-            let window = Dimension::Size.text(tile.window.as_f64());
-            vec![format!("{} × {window}", tile.streams), self.words(tile)]
+    pub fn to_figures(&self) -> FigureTable {
+        let row = |tile: &HeatTile| {
+            let window = Dimension::Size.format_value(tile.window.as_f64());
+            vec![format!("{} × {window}", tile.streams), self.tile_words(tile)]
         };
         let heads = ["streams × window".to_owned(), "rate".to_owned()];
-        Figures { heads: heads.to_vec(), rows: self.tiles.iter().map(row).collect() }
+        FigureTable { heads: heads.to_vec(), rows: self.tiles.iter().map(row).collect() }
     }
 }
 
 /// Returns the top of a row of tiles.
-fn down(row: usize) -> f64 {
+fn row_top(row: usize) -> f64 {
     ABOVE + ROW * row as f64
 }
 
 /// Returns a number with three significant digits, as a tile has room for.
-fn rounded(value: f64) -> f64 {
+fn round_significant(value: f64) -> f64 {
     if value < 1e-9 {
         return 0.0;
     }
@@ -316,25 +336,25 @@ fn rounded(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn tile(window: u64, streams: u64, rate: u64) -> Tile {
+    fn tile(window: u64, streams: u64, rate: u64) -> HeatTile {
         let window = ByteCount::from_kib(window);
-        Tile { window, streams, rate: BitRate::from_mbps(rate), is_measured: true, note: String::new() }
+        HeatTile { window, streams, rate: BitRate::from_mbps(rate), is_measured: true, note: String::new() }
     }
 
     fn map() -> HeatMap {
         let tiles = vec![tile(256, 1, 50), tile(256, 4, 200), tile(1024, 1, 198), tile(1024, 4, 205)];
-        HeatMap::new("Rate", tiles).knee(ByteCount::from_kib(256), 4).bdp(ByteCount::from_mib(1))
+        HeatMap::new("Rate", tiles).with_knee(ByteCount::from_kib(256), 4).with_bdp(ByteCount::from_mib(1))
     }
 
     #[test]
     fn the_edge_divides_the_best_from_the_rest() {
-        assert_eq!(map().edge(), "M0,1h1M1,1v1");
-        assert_eq!(map().crossing(ByteCount::from_kib(512), 0).as_deref(), Some(".5,1"));
-        assert_eq!(map().crossing(ByteCount::from_mib(64), 0), None);
-        let svg = map().svg();
+        assert_eq!(map().best_edge(), "M0,1h1M1,1v1");
+        assert_eq!(map().bdp_crossing(ByteCount::from_kib(512), 0).as_deref(), Some(".5,1"));
+        assert_eq!(map().bdp_crossing(ByteCount::from_mib(64), 0), None);
+        let svg = map().to_svg();
         let tiles: Vec<&str> = svg.split("class=\"m tile ").skip(1).filter_map(|tile| tile.get(..2)).collect();
         assert_eq!(tiles, ["s8", "s8", "s2", "s8"], "from the top, as the rows of the table");
-        assert_eq!(map().figures().rows[2], ["1 × 256 KiB", "50 Mbit/s, 24 % of the best"]);
+        assert_eq!(map().to_figures().rows[2], ["1 × 256 KiB", "50 Mbit/s, 24 % of the best"]);
         assert!(svg.contains("class=\"ring\""), "{svg}");
     }
 
@@ -342,25 +362,25 @@ mod tests {
     fn the_text_has_the_knee() {
         let expected = "  Mbit/s    1    4\n   1 MiB  198  205\n 256 KiB   50  200*\n* the knee; windows down, \
                         streams across\n";
-        assert_eq!(map().text(), expected);
+        assert_eq!(map().to_text(), expected);
     }
 
     #[test]
     fn one_tile_is_a_map_and_none_is_a_sentence() {
-        let one = HeatMap::new("One", vec![tile(64, 1, 0)]).bdp(ByteCount::from_mib(1));
-        assert!(!one.svg().contains("NaN") && one.svg().contains("class=\"m tile s0\""), "{}", one.svg());
-        assert!(HeatMap::new("None", Vec::new()).svg().contains(NOTHING));
+        let one = HeatMap::new("One", vec![tile(64, 1, 0)]).with_bdp(ByteCount::from_mib(1));
+        assert!(!one.to_svg().contains("NaN") && one.to_svg().contains("class=\"m tile s0\""), "{}", one.to_svg());
+        assert!(HeatMap::new("None", Vec::new()).to_svg().contains(NOTHING));
         let many = HeatMap::new("Many", (1..=90).map(|streams| tile(64, streams, streams)).collect());
-        assert!(many.text().lines().all(|line| line.chars().count() <= 80), "{}", many.text());
+        assert!(many.to_text().lines().all(|line| line.chars().count() <= 80), "{}", many.to_text());
     }
 
     /// A document of others may have as many windows and streams as it has runs.
     #[test]
     fn thousands_of_settings_take_no_cubic_time() {
         let map = HeatMap::new("Many", (1..=5000).map(|index| tile(index, index, index)).collect());
-        let map = map.bdp(ByteCount::from_mib(1)).knee(ByteCount::from_kib(7), 7);
-        assert_eq!(map.svg().matches("class=\"m tile").count(), 5000);
-        assert_eq!(map.text().lines().count(), 5003);
-        assert_eq!(map.figures().rows.len(), 5000);
+        let map = map.with_bdp(ByteCount::from_mib(1)).with_knee(ByteCount::from_kib(7), 7);
+        assert_eq!(map.to_svg().matches("class=\"m tile").count(), 5000);
+        assert_eq!(map.to_text().lines().count(), 5003);
+        assert_eq!(map.to_figures().rows.len(), 5000);
     }
 }

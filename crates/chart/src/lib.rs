@@ -1,6 +1,6 @@
 //! Series of quantities as charts: inline SVG for a page, and the same marks as text of 80 columns.
 //!
-//! A [`Plot`] draws lines and dots over an axis of time, rate or number; a [`Rows`] draws bars, dots and intervals, a
+//! A [`Plot`] draws lines and dots over an axis of time, rate or number; a [`RowChart`] draws bars, dots and intervals, a
 //! row each; a [`HeatMap`] draws tiles by window and streams. Each has `svg`, `text` and `figures`, the last for a
 //! table of all that is drawn. An SVG has no colours of its own: [`STYLE`] sets them as CSS variables for light, dark,
 //! print and forced colours. [`SCRIPT`] adds values at the pointer and the keyboard, and zoom; everything is drawn
@@ -20,12 +20,12 @@ mod svg;
 mod thin;
 mod ticks;
 
-pub use figures::Figures;
-pub use heat::{HeatMap, Tile};
-pub use plot::{Mark, Panel, Plot, Series};
-pub use quantity::{Change, Dimension, Quantity};
-pub use rows::{Row, Rows};
-pub use svg::{Hue, escape, shown};
+pub use figures::FigureTable;
+pub use heat::{HeatMap, HeatTile};
+pub use plot::{Panel, Plot, PlotSeries, SeriesForm};
+pub use quantity::{AxisQuantity, Dimension, RateChange};
+pub use rows::{ChartRow, RowChart};
+pub use svg::{Hue, displayable_text, escape_html};
 
 /// The style sheet of charts: variables for colours, and the classes of marks.
 pub const STYLE: &str = include_str!("../assets/chart.css");

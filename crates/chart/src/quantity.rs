@@ -22,7 +22,7 @@ pub enum Dimension {
 }
 
 /// A quantity that an axis can show.
-pub trait Quantity: Copy {
+pub trait AxisQuantity: Copy {
     /// The dimension of the quantity, which selects the units of the axis.
     const DIMENSION: Dimension;
 
@@ -32,11 +32,11 @@ pub trait Quantity: Copy {
 
 /// A factor between two rates: after by before.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Change(pub Ratio);
+pub struct RateChange(pub Ratio);
 
 macro_rules! quantities {
     ($($name:ty, $dimension:ident, $number:expr;)+) => {
-        $(impl Quantity for $name {
+        $(impl AxisQuantity for $name {
             const DIMENSION: Dimension = Dimension::$dimension;
 
             fn number(self) -> f64 {
@@ -52,34 +52,40 @@ quantities! {
     Span, Time, Span::as_secs_f64;
     ByteCount, Size, ByteCount::as_f64;
     Ratio, Share, Ratio::get;
-    Change, Change, |change| change.0.get();
+    RateChange, Change, |change| change.0.get();
     u64, Count, |count| count as f64;
     Time, Date, |moment| moment.as_nanos() as f64 / 1e9;
 }
 
 /// A unit of a dimension.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Unit {
+pub(crate) struct AxisUnit {
     /// The name of the unit, such as `Mbit/s`; empty for plain numbers.
     pub(crate) name: &'static str,
     /// The size of one unit, in the base unit of its dimension: 1e6 for `Mbit/s`.
     pub(crate) size: f64,
 }
 
-const RATES: &[Unit] =
-    &[unit("bit/s", 1.0), unit("kbit/s", 1e3), unit("Mbit/s", 1e6), unit("Gbit/s", 1e9), unit("Tbit/s", 1e12)];
-const TIMES: &[Unit] = &[unit("ns", 1e-9), unit("µs", 1e-6), unit("ms", 1e-3), unit("s", 1.0)];
-const SIZES: &[Unit] = &[unit("B", 1.0), unit("KiB", 1024.0), unit("MiB", 1_048_576.0), unit("GiB", 1_073_741_824.0)];
-const SHARES: &[Unit] = &[unit("%", 0.01)];
-const NUMBERS: &[Unit] = &[unit("", 1.0)];
+const RATES: &[AxisUnit] = &[
+    new_unit("bit/s", 1.0),
+    new_unit("kbit/s", 1e3),
+    new_unit("Mbit/s", 1e6),
+    new_unit("Gbit/s", 1e9),
+    new_unit("Tbit/s", 1e12),
+];
+const TIMES: &[AxisUnit] = &[new_unit("ns", 1e-9), new_unit("µs", 1e-6), new_unit("ms", 1e-3), new_unit("s", 1.0)];
+const SIZES: &[AxisUnit] =
+    &[new_unit("B", 1.0), new_unit("KiB", 1024.0), new_unit("MiB", 1_048_576.0), new_unit("GiB", 1_073_741_824.0)];
+const SHARES: &[AxisUnit] = &[new_unit("%", 0.01)];
+const NUMBERS: &[AxisUnit] = &[new_unit("", 1.0)];
 
-const fn unit(name: &'static str, size: f64) -> Unit {
-    Unit { name, size }
+const fn new_unit(name: &'static str, size: f64) -> AxisUnit {
+    AxisUnit { name, size }
 }
 
 impl Dimension {
     /// Returns the largest unit of which `most` has at least one.
-    pub(crate) fn unit(self, most: f64) -> Unit {
+    pub(crate) fn largest_unit(self, most: f64) -> AxisUnit {
         let units = match self {
             Self::Rate => RATES,
             Self::Time => TIMES,
@@ -91,17 +97,19 @@ impl Dimension {
     }
 
     /// Returns a value with its own unit: `941.4 Mbit/s`, `+3.1 %`, `2026-11-25 08:15`.
-    pub(crate) fn text(self, value: f64) -> String {
+    pub(crate) fn format_value(self, value: f64) -> String {
         match self {
-            Self::Change => change(value),
-            Self::Date => date(value, "%Y-%m-%d %H:%M"),
-            Self::Rate | Self::Time | Self::Size | Self::Share | Self::Count => self.text_in(value, self.unit(value)),
+            Self::Change => format_change(value),
+            Self::Date => format_date(value, "%Y-%m-%d %H:%M"),
+            Self::Rate | Self::Time | Self::Size | Self::Share | Self::Count => {
+                self.text_in(value, self.largest_unit(value))
+            }
         }
     }
 
     /// Returns two values as a range, with their unit once if it is the same, or one value if they read alike.
-    pub(crate) fn range(self, least: f64, most: f64) -> String {
-        let (from, to) = (self.text(least), self.text(most));
+    pub(crate) fn format_range(self, least: f64, most: f64) -> String {
+        let (from, to) = (self.format_value(least), self.format_value(most));
         match (from.split_once(' '), to.split_once(' ')) {
             _ if from == to => to,
             (Some((number, unit)), Some((_, other))) if unit == other && self != Self::Date => {
@@ -112,40 +120,40 @@ impl Dimension {
     }
 
     /// Returns a value in `unit`, with its name.
-    pub(crate) fn text_in(self, value: f64, unit: Unit) -> String {
+    pub(crate) fn text_in(self, value: f64, unit: AxisUnit) -> String {
         match self {
-            Self::Change | Self::Date => self.text(value),
-            _ if unit.name.is_empty() => digits(value),
-            _ => format!("{} {}", digits(value / unit.size), unit.name),
+            Self::Change | Self::Date => self.format_value(value),
+            _ if unit.name.is_empty() => format_digits(value),
+            _ => format!("{} {}", format_digits(value / unit.size), unit.name),
         }
     }
 }
 
 /// Returns a factor as a change: 1.031 is `+3.1 %`.
-fn change(factor: f64) -> String {
+fn format_change(factor: f64) -> String {
     let percent = (factor - 1.0) * 100.0;
-    match digits(percent.abs()).as_str() {
+    match format_digits(percent.abs()).as_str() {
         "0" => "0 %".to_owned(),
         text => format!("{}{text} %", if percent < 0.0 { '−' } else { '+' }),
     }
 }
 
 /// Returns a moment in UTC; nothing where the calendar does not have it.
-pub(crate) fn date(seconds: f64, format: &str) -> String {
+pub(crate) fn format_date(seconds: f64, format: &str) -> String {
     jiff::Timestamp::from_second(seconds as i64).map(|at| at.strftime(format).to_string()).unwrap_or_default()
 }
 
 /// Returns a number with four significant digits, without zeros at its end.
-pub(crate) fn digits(value: f64) -> String {
+pub(crate) fn format_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_owned();
     }
     let places = (3.0 - libm::floor(libm::log10(value.abs()))).clamp(0.0, 9.0) as usize;
-    trimmed(&format!("{value:.places$}")).to_owned()
+    trim_zeros(&format!("{value:.places$}")).to_owned()
 }
 
 /// Returns a decimal number without zeros behind its point.
-pub(crate) fn trimmed(number: &str) -> &str {
+pub(crate) fn trim_zeros(number: &str) -> &str {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
@@ -155,19 +163,19 @@ mod tests {
 
     #[test]
     fn a_value_has_four_digits_and_its_own_unit() {
-        assert_eq!(Dimension::Rate.text(941_449_000.0), "941.4 Mbit/s");
-        assert_eq!(Dimension::Rate.text(0.0), "0 bit/s");
-        assert_eq!(Dimension::Time.text(0.1), "100 ms");
-        assert_eq!(Dimension::Size.text(524_288.0), "512 KiB");
-        assert_eq!(Dimension::Share.text(0.5), "50 %");
-        assert_eq!(Dimension::Count.text(12_345.0), "12345");
-        assert_eq!(Dimension::Change.text(0.69), "−31 %");
-        assert_eq!(Dimension::Change.text(1.0), "0 %");
-        assert_eq!(Dimension::Date.text(1_764_058_500.0), "2025-11-25 08:15");
-        assert_eq!(digits(f64::NAN), "0");
-        assert_eq!(Dimension::Rate.range(9e6, 1e7), "9 to 10 Mbit/s");
-        assert_eq!(Dimension::Rate.range(0.0, 1e7), "0 bit/s to 10 Mbit/s");
-        assert_eq!(Dimension::Time.range(0.1, 0.1), "100 ms");
-        assert_eq!(Dimension::Date.range(0.0, 86_400.0), "1970-01-01 00:00 to 1970-01-02 00:00");
+        assert_eq!(Dimension::Rate.format_value(941_449_000.0), "941.4 Mbit/s");
+        assert_eq!(Dimension::Rate.format_value(0.0), "0 bit/s");
+        assert_eq!(Dimension::Time.format_value(0.1), "100 ms");
+        assert_eq!(Dimension::Size.format_value(524_288.0), "512 KiB");
+        assert_eq!(Dimension::Share.format_value(0.5), "50 %");
+        assert_eq!(Dimension::Count.format_value(12_345.0), "12345");
+        assert_eq!(Dimension::Change.format_value(0.69), "−31 %");
+        assert_eq!(Dimension::Change.format_value(1.0), "0 %");
+        assert_eq!(Dimension::Date.format_value(1_764_058_500.0), "2025-11-25 08:15");
+        assert_eq!(format_digits(f64::NAN), "0");
+        assert_eq!(Dimension::Rate.format_range(9e6, 1e7), "9 to 10 Mbit/s");
+        assert_eq!(Dimension::Rate.format_range(0.0, 1e7), "0 bit/s to 10 Mbit/s");
+        assert_eq!(Dimension::Time.format_range(0.1, 0.1), "100 ms");
+        assert_eq!(Dimension::Date.format_range(0.0, 86_400.0), "1970-01-01 00:00 to 1970-01-02 00:00");
     }
 }

@@ -8,7 +8,7 @@ const COLUMNS: usize = 720;
 
 /// Returns `points`, ordered by their first coordinate, or the least and the most of each of 720 columns, in the order
 /// in which they come, if there are more than 2 000.
-pub(crate) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+pub(crate) fn thin_line(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let [Some(first), Some(last)] = [points.first(), points.last()] else { return Vec::new() };
     if points.len() <= MAX_POINTS {
         return points.to_vec();
@@ -111,8 +111,8 @@ mod tests {
     #[test]
     fn few_points_stay() {
         let points = [(0.0, 1.0), (1.0, 2.0)];
-        assert_eq!(thinned(&points), points);
-        assert_eq!(thinned(&[]), []);
+        assert_eq!(thin_line(&points), points);
+        assert_eq!(thin_line(&[]), []);
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
             _ => (index % 10) as f64 / 10.0,
         };
         let points: Vec<(f64, f64)> = (0..100_000).map(|index| (index as f64, value(index))).collect();
-        let kept = thinned(&points);
+        let kept = thin_line(&points);
         assert!(kept.len() <= 2 * COLUMNS + 2, "{}", kept.len());
         assert!(kept.contains(&(77_777.0, 9.0)) && kept.contains(&(55_555.0, -9.0)));
         assert!(kept.is_sorted_by(|one, next| one.0 <= next.0));
@@ -164,6 +164,6 @@ mod tests {
     #[test]
     fn points_at_one_moment_are_their_range() {
         let points: Vec<(f64, f64)> = (0..5_000).map(|index| (1.0, f64::from(index))).collect();
-        assert_eq!(thinned(&points), [(1.0, 0.0), (1.0, 4_999.0)]);
+        assert_eq!(thin_line(&points), [(1.0, 0.0), (1.0, 4_999.0)]);
     }
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use fullpipe_experiment::Interrupt;
-use fullpipe_lab::{Backend, Host, Lab, Output, Plan};
+use fullpipe_lab::{Backend, Host, Lab, LabPlan, ProgramOutput};
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{
     HostSettings, Path, ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun, ProgramsReport,
@@ -10,14 +10,14 @@ use fullpipe_scenario::Scenario;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::error::CompareError;
-use crate::figures::{complete, nothing_watched, watched};
-use crate::findings::findings;
-use crate::folder::{Folder, Medium};
-use crate::hosts::{Ended, Hosts, last_line};
+use crate::figures::{add_transfer_figures, nothing_watched, parse_diagnosis};
+use crate::findings::batch_findings;
+use crate::folder::{FolderMedium, TransferFolder};
+use crate::hosts::{PreparedHosts, ProgramEnd, last_line};
 use crate::participant::Participant;
-use crate::program::{Program, version_of_iperf3};
-use crate::rounds::{Rounds, by_rate, row};
-use crate::transfer::Predicted;
+use crate::program::{TransferProgram, version_of_iperf3};
+use crate::rounds::{ComparisonRounds, by_rate, program_row};
+use crate::transfer::PredictedTransfer;
 
 /// A transfer that takes longer than this many times what its prediction says is ended.
 const MAX_SLOWNESS: f64 = 20.0;
@@ -30,9 +30,9 @@ const MORE_TIME: Duration = Duration::from_mins(1);
 
 /// The programs and the transfers of a comparison.
 #[derive(Debug, Clone)]
-pub struct Wishes {
+pub struct ComparisonRequest {
     /// The programs.
-    pub programs: Vec<Program>,
+    pub programs: Vec<TransferProgram>,
     /// A command of the user's, which takes part too; none without words.
     pub command: Vec<String>,
     /// True if every program must take part.
@@ -47,14 +47,14 @@ pub struct Wishes {
     pub disk: bool,
 }
 
-impl Wishes {
-    pub(crate) const fn medium(&self) -> Medium {
-        if self.disk { Medium::Disk } else { Medium::Memory }
+impl ComparisonRequest {
+    pub(crate) const fn medium(&self) -> FolderMedium {
+        if self.disk { FolderMedium::Disk } else { FolderMedium::Memory }
     }
 
     /// Returns the longest time of a transfer whose rate is expected to be `predicted`.
-    pub(crate) fn longest(&self, predicted: Option<BitRate>) -> Duration {
-        let least = predicted.filter(|rate| *rate > BitRate::ZERO).map(|rate| rate.scaled(1.0 / MAX_SLOWNESS));
+    pub(crate) fn transfer_timeout(&self, predicted: Option<BitRate>) -> Duration {
+        let least = predicted.filter(|rate| *rate > BitRate::ZERO).map(|rate| rate.scale_by(1.0 / MAX_SLOWNESS));
         let predicted = Duration::from(least.unwrap_or(MIN_RATE).time_for(self.size));
         self.timeout.map_or(predicted.saturating_add(MORE_TIME), Duration::from)
     }
@@ -69,51 +69,52 @@ impl Wishes {
 /// # Errors
 /// Fails if a program that must take part is missing, a lab cannot be made, or it is interrupted before a transfer is
 /// complete. A program that fails has a row with the reason.
-pub fn compare(
+pub fn compare_programs(
     scenario: &Scenario,
     backend: Backend,
-    wishes: &Wishes,
+    wishes: &ComparisonRequest,
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(ProgramMoved),
 ) -> Result<ProgramsReport, CompareError> {
-    let lacks = |program: Program| program.missing().map(|missing| format!("{missing} is not installed"));
-    let (programs, left_out) = able(wishes, &lacks)?;
-    let participants = Participant::of(&programs, &wishes.command);
+    let lacks =
+        |program: TransferProgram| program.missing_executable().map(|missing| format!("{missing} is not installed"));
+    let (programs, left_out) = select_programs(wishes, &lacks)?;
+    let participants = Participant::from_programs(&programs, &wishes.command);
     let mut batches = Vec::new();
-    for (name, plan) in plans(scenario, backend) {
-        let folder = wishes.disk.then(|| Folder::here(Medium::Disk)).transpose()?;
+    for (name, plan) in lab_plans(scenario, backend) {
+        let folder = wishes.disk.then(|| TransferFolder::create_local(FolderMedium::Disk)).transpose()?;
         let lab = Lab::start(&plan)?;
-        let hosts = Hosts::prepare(&lab, wishes.size, folder.as_ref(), interrupt)?;
-        let settings = [hosts.settings(Host::Sender)?, hosts.settings(Host::Receiver)?];
-        batches.push(batch(&hosts, name, &plan.path, settings, &participants, wishes, observe)?);
-        if interrupt.requested() {
+        let hosts = PreparedHosts::prepare(&lab, wishes.size, folder.as_ref(), interrupt)?;
+        let settings = [hosts.host_settings(Host::Sender)?, hosts.host_settings(Host::Receiver)?];
+        batches.push(run_batch(&hosts, name, &plan.path, settings, &participants, wishes, observe)?);
+        if interrupt.is_requested() {
             break;
         }
     }
     let (name, title) = (Some(scenario.name.clone()), scenario.title.clone());
-    report(ProgramsReport {
+    require_results(ProgramsReport {
         scenario: name,
         title,
         command: wishes.command.clone(),
         size: wishes.size,
-        findings: findings(&batches),
+        findings: batch_findings(&batches),
         batches,
         left_out,
-        interrupted: interrupt.requested(),
+        interrupted: interrupt.is_requested(),
     })
 }
 
 /// Returns a report that has something to show.
-pub(crate) fn report(report: ProgramsReport) -> Result<ProgramsReport, CompareError> {
+pub(crate) fn require_results(report: ProgramsReport) -> Result<ProgramsReport, CompareError> {
     let is_empty = report.batches.iter().flat_map(|batch| &batch.rows).all(|row| row.goodput.is_none());
     if report.interrupted && is_empty { Err(CompareError::Interrupted) } else { Ok(report) }
 }
 
 /// Returns the programs that lack nothing, and the reason for each other one.
-pub(crate) fn able(
-    wishes: &Wishes,
-    lacks: &dyn Fn(Program) -> Option<String>,
-) -> Result<(Vec<Program>, Vec<ProgramLeftOut>), CompareError> {
+pub(crate) fn select_programs(
+    wishes: &ComparisonRequest,
+    lacks: &dyn Fn(TransferProgram) -> Option<String>,
+) -> Result<(Vec<TransferProgram>, Vec<ProgramLeftOut>), CompareError> {
     let (mut programs, mut left_out) = (Vec::new(), Vec::new());
     for program in &wishes.programs {
         match lacks(*program) {
@@ -131,12 +132,12 @@ pub(crate) fn able(
 }
 
 /// Returns the labs of the steps, each once, under the name of the first step that has it.
-fn plans(scenario: &Scenario, backend: Backend) -> Vec<(String, Plan)> {
-    let mut plans: Vec<(String, Plan)> = Vec::new();
+fn lab_plans(scenario: &Scenario, backend: Backend) -> Vec<(String, LabPlan)> {
+    let mut plans: Vec<(String, LabPlan)> = Vec::new();
     for step in &scenario.steps {
         let [sender, receiver] = scenario.hosts_of(step);
         let path = scenario.path_of(step).clone();
-        let plan = Plan { path, seed: scenario.seed, sender, receiver, backend, interactive: false };
+        let plan = LabPlan { path, seed: scenario.seed, sender, receiver, backend, interactive: false };
         if plans.iter().all(|(_, known)| *known != plan) {
             plans.push((step.name.clone(), plan));
         }
@@ -145,28 +146,28 @@ fn plans(scenario: &Scenario, backend: Backend) -> Vec<(String, Plan)> {
 }
 
 /// Moves the file by each participant under one set of settings.
-fn batch(
-    hosts: &Hosts<'_>,
+fn run_batch(
+    hosts: &PreparedHosts<'_>,
     name: String,
     path: &Path,
     [sender, receiver]: [HostSettings; 2],
     participants: &[Participant],
-    wishes: &Wishes,
+    wishes: &ComparisonRequest,
     observe: &mut dyn FnMut(ProgramMoved),
 ) -> Result<ProgramBatch, CompareError> {
     let ends = [&sender, &receiver];
-    let predicted = Predicted { path, hosts: ends, size: wishes.size, iperf3: version_of_iperf3() };
-    let predictions = predicted.all(hosts.interrupt());
-    let rounds = Rounds { batch: &name, participants, count: wishes.rounds, interrupt: hosts.interrupt() };
+    let predicted = PredictedTransfer { path, hosts: ends, size: wishes.size, iperf3: version_of_iperf3() };
+    let predictions = predicted.predict_all(hosts.interrupt());
+    let rounds = ComparisonRounds { batch: &name, participants, count: wishes.rounds, interrupt: hosts.interrupt() };
     let mut transfer = |participant: &Participant, round: u32| {
         // The user's own command has at least the time of the slowest program.
         let slowest = || predictions.iter().map(|prediction| prediction.rate).min();
         let expected = prediction_of(&predictions, participant).map(|prediction| prediction.rate).or_else(slowest);
-        move_once(hosts, participant, round, wishes, wishes.longest(expected))
+        move_once(hosts, participant, round, wishes, wishes.transfer_timeout(expected))
     };
     let runs = rounds.run(&mut transfer, observe)?;
     let of = |(participant, runs): (&Participant, Vec<ProgramRun>)| -> ProgramRow {
-        row(participant.name(), prediction_of(&predictions, participant), runs)
+        program_row(participant.name(), prediction_of(&predictions, participant), runs)
     };
     let rows = by_rate(participants.iter().zip(runs).map(of).collect());
     Ok(ProgramBatch { name, path: path.clone(), sender, receiver: Some(receiver), predictions, rows })
@@ -182,10 +183,10 @@ pub(crate) fn prediction_of<'p>(
 
 /// Moves the file once, and watches the lab meanwhile.
 fn move_once(
-    hosts: &Hosts<'_>,
+    hosts: &PreparedHosts<'_>,
     participant: &Participant,
     round: u32,
-    wishes: &Wishes,
+    wishes: &ComparisonRequest,
     most: Duration,
 ) -> Result<ProgramRun, CompareError> {
     hosts.remove_copy()?;
@@ -193,29 +194,29 @@ fn move_once(
     // The user's own command may want ssh.
     let server = match participant {
         Participant::Known(program) => Some(*program),
-        Participant::Command(_) => Some(Program::Scp).filter(|ssh| ssh.missing().is_none()),
+        Participant::Command(_) => Some(TransferProgram::Scp).filter(|ssh| ssh.missing_executable().is_none()),
     };
-    let server = match server.map(|program| hosts.serve(program)).transpose()? {
+    let server = match server.map(|program| hosts.start_server(program)).transpose()? {
         Some(Err(why)) => return Ok(ProgramRun { failed: Some(why), ..run }),
         Some(Ok(server)) => Some(server),
         None => None,
     };
-    let watch = hosts.lab().watch()?;
-    let client = hosts.call(participant, wishes.size, most)?;
-    let run = ProgramRun { validity: watch.finish()?, ..run };
-    let server = server.map(Hosts::end).transpose()?;
-    Ok(judged(hosts, participant, run, wishes.size, most, &client, server.as_ref()))
+    let watch = hosts.lab().start_watch()?;
+    let client = hosts.run_client(participant, wishes.size, most)?;
+    let run = ProgramRun { validity: watch.finish_watch()?, ..run };
+    let server = server.map(PreparedHosts::end_program).transpose()?;
+    Ok(judge_run(hosts, participant, run, wishes.size, most, &client, server.as_ref()))
 }
 
 /// Adds to `run` what came of it.
-fn judged(
-    hosts: &Hosts<'_>,
+fn judge_run(
+    hosts: &PreparedHosts<'_>,
     participant: &Participant,
     run: ProgramRun,
     size: ByteCount,
     most: Duration,
-    Ended { took, output: client }: &Ended,
-    server: Option<&Output>,
+    ProgramEnd { took, output: client }: &ProgramEnd,
+    server: Option<&ProgramOutput>,
 ) -> ProgramRun {
     let failed = |why: String| ProgramRun { failed: Some(why), ..run.clone() };
     if *took >= most {
@@ -226,7 +227,7 @@ fn judged(
         Participant::Command(_) => true,
     };
     let (sends, receives) = if client_sends { (Some(client), server) } else { (server, Some(client)) };
-    let report = match watched(sends.map_or("", |end| &end.stdout)) {
+    let report = match parse_diagnosis(sends.map_or("", |end| &end.stdout)) {
         Ok(report) => report,
         Err(_) if !client_sends && client.code != 0 => return failed(last_line(client)),
         Err(why) => return failed(nothing_watched(&why, &client.stderr)),
@@ -245,11 +246,11 @@ fn judged(
         failed: (is_intact == Some(false)).then(|| "the file that arrived is another one".to_owned()),
         ..run
     };
-    complete(run, size, report)
+    add_transfer_figures(run, size, report)
 }
 
 /// Returns true if the copy has to be the file: the user's own command may send it to nowhere.
-fn has_to_arrive(hosts: &Hosts<'_>, participant: &Participant) -> bool {
+fn has_to_arrive(hosts: &PreparedHosts<'_>, participant: &Participant) -> bool {
     match participant {
         Participant::Known(program) => program.writes_a_copy(),
         Participant::Command(words) => words.iter().any(|word| word.contains("{copy}")) || hosts.has_copy(),
@@ -263,9 +264,9 @@ mod tests {
     const FILE: &str = "name = 'x'\ntitle = 'x'\n[path]\nrate = '100Mbit/s'\nrtt = '50ms'\n[[step]]\nname = 'a'\n\
         [[step]]\nname = 'b'\nstreams = 4\n[[step]]\nname = 'c'\nsender = { tcp_wmem = 1000000 }\n";
 
-    fn wishes() -> Wishes {
-        Wishes {
-            programs: vec![Program::Scp, Program::Curl],
+    fn wishes() -> ComparisonRequest {
+        ComparisonRequest {
+            programs: vec![TransferProgram::Scp, TransferProgram::Curl],
             command: Vec::new(),
             require: false,
             size: ByteCount::new(100_000_000),
@@ -278,26 +279,27 @@ mod tests {
     #[test]
     fn steps_with_the_same_hosts_and_path_are_one() {
         let scenario = Scenario::parse("x.toml", FILE).unwrap();
-        let names: Vec<String> = plans(&scenario, Backend::Automatic).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> = lab_plans(&scenario, Backend::Automatic).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["a", "c"]);
     }
 
     #[test]
     fn what_lacks_something_is_left_out_or_required() {
-        let lacks = |program: Program| (program == Program::Curl).then(|| "nginx is not installed".to_owned());
-        let (able_ones, left_out) = able(&wishes(), &lacks).unwrap();
-        assert_eq!((able_ones, left_out[0].why.as_str()), (vec![Program::Scp], "nginx is not installed"));
-        assert!(able(&Wishes { require: true, ..wishes() }, &lacks).is_err());
-        let only = Wishes { programs: vec![Program::Curl], ..wishes() };
-        assert!(matches!(able(&only, &lacks), Err(CompareError::NoProgram { .. })));
-        assert!(able(&Wishes { command: vec!["true".to_owned()], ..only }, &lacks).is_ok());
+        let lacks =
+            |program: TransferProgram| (program == TransferProgram::Curl).then(|| "nginx is not installed".to_owned());
+        let (able_ones, left_out) = select_programs(&wishes(), &lacks).unwrap();
+        assert_eq!((able_ones, left_out[0].why.as_str()), (vec![TransferProgram::Scp], "nginx is not installed"));
+        assert!(select_programs(&ComparisonRequest { require: true, ..wishes() }, &lacks).is_err());
+        let only = ComparisonRequest { programs: vec![TransferProgram::Curl], ..wishes() };
+        assert!(matches!(select_programs(&only, &lacks), Err(CompareError::NoProgram { .. })));
+        assert!(select_programs(&ComparisonRequest { command: vec!["true".to_owned()], ..only }, &lacks).is_ok());
     }
 
     #[test]
     fn a_transfer_has_time_by_its_prediction_unless_the_user_says_how_much() {
         let rate = Some(BitRate::from_mbps(100));
-        assert_eq!(wishes().longest(rate), Duration::from_secs(8 * 20 + 60));
+        assert_eq!(wishes().transfer_timeout(rate), Duration::from_secs(8 * 20 + 60));
         let timeout = Some(Span::from_secs(5));
-        assert_eq!(Wishes { timeout, ..wishes() }.longest(rate), Duration::from_secs(5));
+        assert_eq!(ComparisonRequest { timeout, ..wishes() }.transfer_timeout(rate), Duration::from_secs(5));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Content, Diagnosis, DiagnosisReport, Document, Evidence, ProgramRun, Progress, Sample};
+use fullpipe_record::{Content, Diagnosis, DiagnosisReport, Document, Evidence, ProgramRun, Sample, TransferProgress};
 use fullpipe_units::{BitRate, ByteCount, Span, median};
 
 /// Time over which the highest rate is taken.
@@ -12,7 +12,7 @@ const TOP_OVER: Span = Span::from_secs(1);
 const FIRST_DATA: ByteCount = ByteCount::from_kib(64);
 
 /// Returns the report that `diagnose --json` printed; an error message where there is none.
-pub(crate) fn watched(text: &str) -> Result<DiagnosisReport, String> {
+pub(crate) fn parse_diagnosis(text: &str) -> Result<DiagnosisReport, String> {
     let document = Document::from_json(text.as_bytes()).map_err(|_| "nothing was watched".to_owned())?;
     match (document.content, document.error) {
         (Content::Diagnosis { diagnosis, .. }, _) => Ok(*diagnosis),
@@ -42,7 +42,7 @@ pub(crate) fn nothing_watched(why: &str, errors: &str) -> String {
 }
 
 /// Adds to `run`, whose time is known, the figures of the transfer that moved most.
-pub(crate) fn complete(run: ProgramRun, size: ByteCount, watched: DiagnosisReport) -> ProgramRun {
+pub(crate) fn add_transfer_figures(run: ProgramRun, size: ByteCount, watched: DiagnosisReport) -> ProgramRun {
     let Some(Diagnosis { verdict, evidence: Some(evidence), .. }) = watched.transfers.into_iter().next() else {
         return run;
     };
@@ -51,9 +51,9 @@ pub(crate) fn complete(run: ProgramRun, size: ByteCount, watched: DiagnosisRepor
     let socket = evidence.sender_sockets.first().or(evidence.receiver_sockets.first());
     let resent = |sample: &Sample| sample.tcp.bytes_retrans;
     ProgramRun {
-        goodput: run.took.map(|took| BitRate::of(size, took)),
+        goodput: run.took.map(|took| BitRate::from_bytes_in(size, took)),
         steady: evidence.steady.map(|steady| steady.rate),
-        top: top(samples),
+        top: peak_rate(samples),
         start_up: run.took.and_then(|took| start_up(took, samples)),
         rtt: median(samples.iter().filter_map(|sample| sample.tcp.rtt).collect()),
         least_rtt: evidence.idle_rtt,
@@ -72,8 +72,8 @@ fn last_of_each(evidence: &Evidence) -> impl Iterator<Item = &Sample> {
 }
 
 /// Returns the highest rate over [`TOP_OVER`].
-fn top(samples: &[Sample]) -> Option<BitRate> {
-    let rates = Progress::of(samples, Span::MAX).windowed_rates(TOP_OVER);
+fn peak_rate(samples: &[Sample]) -> Option<BitRate> {
+    let rates = TransferProgress::from_samples(samples, Span::MAX).windowed_rates(TOP_OVER);
     rates.into_iter().map(|(_, rate)| rate).max()
 }
 
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn the_highest_rate_is_that_of_the_best_second() {
         let samples = samples(&[(0, 0), (500, 100), (1000, 200), (1500, 700), (2000, 1200), (2500, 1210)]);
-        assert_eq!(top(&samples), Some(BitRate::of(ByteCount::from_kib(1000), Span::from_secs(1))));
-        assert_eq!(top(&samples[..2]), None, "shorter than a second");
+        assert_eq!(peak_rate(&samples), Some(BitRate::from_bytes_in(ByteCount::from_kib(1000), Span::from_secs(1))));
+        assert_eq!(peak_rate(&samples[..2]), None, "shorter than a second");
     }
 
     #[test]
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn what_is_no_report_is_an_error_with_its_message() {
-        assert_eq!(watched("").unwrap_err(), "nothing was watched");
-        let failed = Document::failed(fullpipe_record::ErrorReport { message: "no".to_owned(), exit_code: 1 });
-        assert_eq!(watched(&serde_json::to_string(&failed).unwrap()).unwrap_err(), "no");
+        assert_eq!(parse_diagnosis("").unwrap_err(), "nothing was watched");
+        let failed = Document::from_error(fullpipe_record::ErrorReport { message: "no".to_owned(), exit_code: 1 });
+        assert_eq!(parse_diagnosis(&serde_json::to_string(&failed).unwrap()).unwrap_err(), "no");
     }
 }

@@ -17,7 +17,7 @@ const SETTINGS_MATTER: f64 = 1.5;
 
 /// Returns a sentence or more for each program that is held back: by how much, by what, which programs are not, and
 /// what those are predicted to carry.
-pub(crate) fn findings(batches: &[ProgramBatch]) -> Vec<String> {
+pub(crate) fn batch_findings(batches: &[ProgramBatch]) -> Vec<String> {
     let Some(last) = batches.last() else { return Vec::new() };
     last.rows.iter().filter_map(|row| of_program(row, last, batches)).chain(as_predicted(batches)).collect()
 }
@@ -27,10 +27,11 @@ pub(crate) fn findings(batches: &[ProgramBatch]) -> Vec<String> {
 fn as_predicted(batches: &[ProgramBatch]) -> Vec<String> {
     let rows = || batches.iter().flat_map(|batch| batch.rows.iter().map(move |row| (batch, row)));
     let named: Vec<bool> =
-        rows().filter_map(|(_, row)| Some(allows(row.verdict.as_ref()?, row.predicted_limit?))).collect();
+        rows().filter_map(|(_, row)| Some(has_candidate_limit(row.verdict.as_ref()?, row.predicted_limit?))).collect();
     let near: Vec<bool> = rows().filter_map(|(_, row)| is_near(row)).collect();
-    let limits = share(&named).map(|share| format!("The limit that was named is the predicted one in {share} rows."));
-    let rates = share(&near)
+    let limits =
+        share_phrase(&named).map(|share| format!("The limit that was named is the predicted one in {share} rows."));
+    let rates = share_phrase(&near)
         .map(|share| format!("The steady rate is within {} of the prediction in {share} rows.", Ratio::new(NEAR)));
     let is_off = |(_, row): &(&ProgramBatch, &ProgramRow)| is_near(row) == Some(false);
     let off: Vec<String> = rows().filter(is_off).filter_map(|(batch, row)| off_by(batch, row, batches)).collect();
@@ -51,7 +52,7 @@ fn off_by(batch: &ProgramBatch, row: &ProgramRow, batches: &[ProgramBatch]) -> O
 }
 
 /// Returns "n of m"; `None` of nothing.
-fn share(all: &[bool]) -> Option<String> {
+fn share_phrase(all: &[bool]) -> Option<String> {
     let right = all.iter().filter(|is_right| **is_right).count();
     (!all.is_empty()).then(|| format!("{right} of {}", all.len()))
 }
@@ -60,11 +61,11 @@ fn share(all: &[bool]) -> Option<String> {
 pub(crate) fn is_near(row: &ProgramRow) -> Option<bool> {
     let (steady, predicted) = (row.steady?, row.predicted?);
     let [low, high] = row.predicted_range.unwrap_or([predicted; 2]);
-    Some(steady >= low.scaled(1.0 - NEAR) && steady <= high.scaled(1.0 + NEAR))
+    Some(steady >= low.scale_by(1.0 - NEAR) && steady <= high.scale_by(1.0 + NEAR))
 }
 
 /// Returns true if a verdict names a limit, or has it among its candidates.
-fn allows(verdict: &Verdict, limit: Limit) -> bool {
+fn has_candidate_limit(verdict: &Verdict, limit: Limit) -> bool {
     verdict.kind == limit || verdict.candidates.iter().any(|candidate| candidate.kind == limit)
 }
 
@@ -78,14 +79,14 @@ fn of_program(row: &ProgramRow, last: &ProgramBatch, batches: &[ProgramBatch]) -
 /// Returns sentences on a program far behind the fastest: its rate, its limit, and the rates of
 /// faster programs.
 fn held_back(row: &ProgramRow, rate: BitRate, last: &ProgramBatch, batches: &[ProgramBatch]) -> Option<String> {
-    let best = fastest(last)?;
-    if rate >= best.scaled(HELD_BACK) {
+    let best = fastest_rate(last)?;
+    if rate >= best.scale_by(HELD_BACK) {
         return None;
     }
     let name = &row.program;
-    let own = range(batches, |batch| batch.rows.iter().find(|row| row.program == *name)?.goodput)?;
-    let all = range(batches, fastest)?;
-    let is_flat = batches.len() > 1 && grew(own) <= FLAT && grew(all) >= SETTINGS_MATTER;
+    let own = figure_range(batches, |batch| batch.rows.iter().find(|row| row.program == *name)?.goodput)?;
+    let all = figure_range(batches, fastest_rate)?;
+    let is_flat = batches.len() > 1 && growth_factor(own) <= FLAT && growth_factor(all) >= SETTINGS_MATTER;
     let how = if is_flat {
         format!("{name} moves {rate} whatever the settings, while the fastest goes from {} to {}", all[0], all[1])
     } else {
@@ -95,7 +96,9 @@ fn held_back(row: &ProgramRow, rate: BitRate, last: &ProgramBatch, batches: &[Pr
     let faster: Vec<String> = last
         .rows
         .iter()
-        .filter(|other| other.program != "iperf3" && other.goodput.is_some_and(|other| other.scaled(HELD_BACK) >= rate))
+        .filter(|other| {
+            other.program != "iperf3" && other.goodput.is_some_and(|other| other.scale_by(HELD_BACK) >= rate)
+        })
         .filter_map(|other| Some(format!("{} moves {}", other.program, other.goodput?)))
         .collect();
     let instead = if faster.is_empty() { String::new() } else { format!(" Instead, {}.", faster.join(", ")) };
@@ -107,7 +110,7 @@ fn would_carry(row: &ProgramRow, batch: &ProgramBatch) -> Option<String> {
     let limit = row.verdict.as_ref().map(|verdict| verdict.kind);
     let rate = row.steady.or(row.goodput)?;
     let is_more =
-        |other: &&ProgramPrediction| other.limit != Limit::ApplicationWindow && other.rate.scaled(HELD_BACK) >= rate;
+        |other: &&ProgramPrediction| other.limit != Limit::ApplicationWindow && other.rate.scale_by(HELD_BACK) >= rate;
     // Several programs have the same prediction.
     let mut by_rate: Vec<(String, Vec<&str>)> = Vec::new();
     for other in batch.predictions.iter().filter(is_more) {
@@ -118,13 +121,13 @@ fn would_carry(row: &ProgramRow, batch: &ProgramBatch) -> Option<String> {
         }
     }
     let all: Vec<String> =
-        by_rate.iter().map(|(rate, programs)| format!("{} would carry {rate}", either(programs))).collect();
+        by_rate.iter().map(|(rate, programs)| format!("{} would carry {rate}", join_with_or(programs))).collect();
     (limit == Some(Limit::ApplicationWindow) && !all.is_empty())
         .then(|| format!("{} is held to {rate} by its channel; {} (predicted).", row.program, all.join(", ")))
 }
 
 /// Returns `a, b or c`.
-fn either(names: &[&str]) -> String {
+fn join_with_or(names: &[&str]) -> String {
     match names {
         [] => String::new(),
         [one] => (*one).to_owned(),
@@ -132,17 +135,17 @@ fn either(names: &[&str]) -> String {
     }
 }
 
-fn fastest(batch: &ProgramBatch) -> Option<BitRate> {
+fn fastest_rate(batch: &ProgramBatch) -> Option<BitRate> {
     batch.rows.iter().filter_map(|row| row.goodput).max()
 }
 
 /// Returns the least and the most of a figure of each batch.
-fn range(batches: &[ProgramBatch], of: impl Fn(&ProgramBatch) -> Option<BitRate>) -> Option<[BitRate; 2]> {
+fn figure_range(batches: &[ProgramBatch], of: impl Fn(&ProgramBatch) -> Option<BitRate>) -> Option<[BitRate; 2]> {
     let all: Vec<BitRate> = batches.iter().filter_map(of).collect();
     Some([*all.iter().min()?, *all.iter().max()?])
 }
 
-fn grew([least, most]: [BitRate; 2]) -> f64 {
+fn growth_factor([least, most]: [BitRate; 2]) -> f64 {
     most.relative_to(least)
 }
 
@@ -155,33 +158,33 @@ mod tests {
     use fullpipe_units::ByteCount;
     use std::sync::atomic::AtomicBool;
 
-    use crate::rounds::row;
-    use crate::transfer::Predicted;
+    use crate::rounds::program_row;
+    use crate::transfer::PredictedTransfer;
 
     fn batch(rates: &[(&str, u64)]) -> ProgramBatch {
         let row = |(program, mbps): &(&str, u64)| ProgramRow {
             goodput: Some(BitRate::from_mbps(*mbps)),
-            ..row(program, None, Vec::new())
+            ..program_row(program, None, Vec::new())
         };
         let host = HostSettings::of_linux_6_18();
         let text = "name = 'x'\ntitle = 'x'\n[path]\nrate = '1Gbit/s'\nrtt = '50ms'\n[[step]]\nname = 'a'\n";
         let path = Scenario::parse("x.toml", text).unwrap().path;
         let rows = rates.iter().map(row).collect();
         let size = ByteCount::from_mib(1);
-        let predicted = Predicted { path: &path, hosts: [&host, &host], size, iperf3: Some((3, 12)) };
-        let predictions = predicted.all(Interrupt(&AtomicBool::new(false)));
+        let predicted = PredictedTransfer { path: &path, hosts: [&host, &host], size, iperf3: Some((3, 12)) };
+        let predictions = predicted.predict_all(Interrupt(&AtomicBool::new(false)));
         ProgramBatch { name: "x".to_owned(), path, sender: host.clone(), receiver: Some(host), predictions, rows }
     }
 
     #[test]
     fn a_program_that_is_held_back_stands_next_to_those_that_are_not() {
-        let found = findings(&[batch(&[("iperf3", 900), ("scp", 130), ("curl", 850)])]);
+        let found = batch_findings(&[batch(&[("iperf3", 900), ("scp", 130), ("curl", 850)])]);
         assert_eq!(found, ["scp moves 130 Mbit/s, 14.44 % of what the fastest moves. Instead, curl moves 850 Mbit/s."]);
     }
 
     #[test]
     fn the_same_rate_under_all_settings_is_said() {
-        let found = findings(&[batch(&[("scp", 128), ("curl", 220)]), batch(&[("scp", 130), ("curl", 850)])]);
+        let found = batch_findings(&[batch(&[("scp", 128), ("curl", 220)]), batch(&[("scp", 130), ("curl", 850)])]);
         let sentence =
             "scp moves 130 Mbit/s whatever the settings, while the fastest goes from 220 Mbit/s to 850 Mbit/s.";
         assert_eq!(found, [format!("{sentence} Instead, curl moves 850 Mbit/s.")]);
@@ -190,11 +193,11 @@ mod tests {
     #[test]
     fn a_program_with_a_window_of_its_own_stands_next_to_what_others_would_carry() {
         let mut alone = batch(&[("scp", 130)]);
-        assert!(findings(std::slice::from_ref(&alone)).is_empty(), "no limit was named");
+        assert!(batch_findings(std::slice::from_ref(&alone)).is_empty(), "no limit was named");
         let verdict = r#"{ "kind": "application-window", "cause": "ssh-channel", "at": "receiver", "share": 1.0,
             "sentence": "", "ceilings": {}, "evidence": {} }"#;
         alone.rows[0].verdict = Some(serde_json::from_str(verdict).unwrap());
-        let found = findings(&[alone]).join(" ");
+        let found = batch_findings(&[alone]).join(" ");
         assert!(found.starts_with("scp is held to 130 Mbit/s by its channel; iperf3 would carry 532.1"), "{found}");
         assert!(found.contains("curl, curl-h2 or ftp would carry") && found.ends_with("(predicted)."), "{found}");
         assert!(found.contains("rsyncd would carry 439.5 Mbit/s"), "{found}");
@@ -209,7 +212,7 @@ mod tests {
             row.verdict = Some(serde_json::from_str(verdict).unwrap());
             row.predicted_limit = Some(limit);
         }
-        assert_eq!(findings(&[batch]), ["The limit that was named is the predicted one in 1 of 2 rows."]);
+        assert_eq!(batch_findings(&[batch]), ["The limit that was named is the predicted one in 1 of 2 rows."]);
     }
 
     #[test]
@@ -223,13 +226,15 @@ mod tests {
         let near = "The steady rate is within 10 % of the prediction in 1 of 3 rows.";
         let others = "It is not that of scp, 889 Mbit/s where 990 Mbit/s was predicted; ftp, 911 Mbit/s where \
             300 Mbit/s to 820 Mbit/s was predicted.";
-        assert_eq!(findings(&[batch.clone()]), [near, others]);
-        let several = findings(&[batch.clone(), batch]).join(" ");
+        assert_eq!(batch_findings(&[batch.clone()]), [near, others]);
+        let several = batch_findings(&[batch.clone(), batch]).join(" ");
         assert!(several.contains("not that of scp (x), 889 Mbit/s where"), "{several}");
     }
 
     #[test]
     fn programs_of_about_one_rate_are_no_finding() {
-        assert!(findings(&[batch(&[("iperf3", 900), ("scp", 800)])]).is_empty() && findings(&[]).is_empty());
+        assert!(
+            batch_findings(&[batch(&[("iperf3", 900), ("scp", 800)])]).is_empty() && batch_findings(&[]).is_empty()
+        );
     }
 }

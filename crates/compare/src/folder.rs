@@ -35,14 +35,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The medium that holds a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Medium {
+pub(crate) enum FolderMedium {
     /// A file system in memory, where there is one.
     Memory,
     /// A disk.
     Disk,
 }
 
-impl Medium {
+impl FolderMedium {
     const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -53,7 +53,7 @@ impl Medium {
 
 /// A folder with a script that keeps it. The script ends when its input does: however this program ends, the kernel
 /// closes that, and ssh passes it on.
-pub(crate) struct Folder {
+pub(crate) struct TransferFolder {
     script: Child,
     /// `None` once the script has been asked to end.
     requests: Option<ChildStdin>,
@@ -61,33 +61,33 @@ pub(crate) struct Folder {
     path: String,
 }
 
-impl Folder {
+impl TransferFolder {
     /// Makes a folder on this host.
-    pub(crate) fn here(medium: Medium) -> Result<Self, CompareError> {
+    pub(crate) fn create_local(medium: FolderMedium) -> Result<Self, CompareError> {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "sh", medium.name()]);
-        Self::start(command, "here")
+        Self::start_script(command, "here")
     }
 
     /// Makes a folder on `host` by the words of `ssh`.
-    pub(crate) fn at(host: &str, ssh: &[String], medium: Medium) -> Result<Self, CompareError> {
+    pub(crate) fn create_remote(host: &str, ssh: &[String], medium: FolderMedium) -> Result<Self, CompareError> {
         let mut command = Command::new(&ssh[0]);
         let quoted = SCRIPT.replace('\'', "'\\''");
         command.args(&ssh[1..]).args(["--", host, &format!("sh -c '{quoted}' sh {}", medium.name())]);
-        Self::start(command, host)
+        Self::start_script(command, host)
     }
 
-    fn start(mut command: Command, place: &str) -> Result<Self, CompareError> {
+    fn start_script(mut command: Command, place: &str) -> Result<Self, CompareError> {
         let no_folder = |why: String| CompareError::Folder { place: place.to_owned(), why };
         // Ctrl-C is for this program, which ends the script after its work.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut script = command.spawn().map_err(|error| no_folder(error.to_string()))?;
         let (requests, stdout, stderr) = (script.stdin.take(), script.stdout.take(), script.stderr.take());
-        let answers = lines(stdout.ok_or_else(|| no_folder("it has no output".to_owned()))?);
-        let errors = lines(stderr.ok_or_else(|| no_folder("it has no output".to_owned()))?);
+        let answers = forward_lines(stdout.ok_or_else(|| no_folder("it has no output".to_owned()))?);
+        let errors = forward_lines(stderr.ok_or_else(|| no_folder("it has no output".to_owned()))?);
         let mut folder = Self { script, requests, answers, path: String::new() };
         // What a login script writes comes before.
-        let named = folder.answers.recv_timeout(LOGIN).ok().and_then(|first| folder.named(first));
+        let named = folder.answers.recv_timeout(LOGIN).ok().and_then(|first| folder.read_folder_name(first));
         let Some(path) = named else {
             // The last line, which comes about when the output ends.
             thread::sleep(POLL_INTERVAL);
@@ -99,7 +99,7 @@ impl Folder {
     }
 
     /// Returns the first line from `first` on that is the name of a folder.
-    fn named(&self, first: String) -> Option<String> {
+    fn read_folder_name(&self, first: String) -> Option<String> {
         let mut line = first;
         while !(line.starts_with('/') && line.contains("/fullpipe-compare.")) {
             line = self.answers.recv_timeout(LOGIN).ok()?;
@@ -108,7 +108,7 @@ impl Folder {
     }
 
     /// Returns the full name of a file in it.
-    pub(crate) fn file(&self, name: &str) -> String {
+    pub(crate) fn file_path(&self, name: &str) -> String {
         Path::new(&self.path).join(name).to_string_lossy().into_owned()
     }
 
@@ -118,53 +118,53 @@ impl Folder {
     }
 
     /// Makes the file `file` of random bytes.
-    pub(crate) fn make(&mut self, size: ByteCount, interrupt: Interrupt<'_>) -> Result<(), CompareError> {
-        match self.ask(&format!("make {}", size.get()), interrupt)?.as_str() {
+    pub(crate) fn make_file(&mut self, size: ByteCount, interrupt: Interrupt<'_>) -> Result<(), CompareError> {
+        match self.send_request(&format!("make {}", size.get()), interrupt)?.as_str() {
             "done" => Ok(()),
-            _ => Err(self.broken(&format!("it does not hold {size}"))),
+            _ => Err(self.script_error(&format!("it does not hold {size}"))),
         }
     }
 
     /// Removes `copy`. On a disk, `file` is written out and no longer cached.
-    pub(crate) fn reset(&mut self, interrupt: Interrupt<'_>) -> Result<(), CompareError> {
-        self.ask("reset", interrupt).map(drop)
+    pub(crate) fn remove_copy(&mut self, interrupt: Interrupt<'_>) -> Result<(), CompareError> {
+        self.send_request("reset", interrupt).map(drop)
     }
 
     /// Returns the SHA-256 of a file in it, or some text that is no digest.
-    pub(crate) fn digest(&mut self, name: &str, interrupt: Interrupt<'_>) -> Result<String, CompareError> {
-        self.ask(&format!("digest {name}"), interrupt)
+    pub(crate) fn file_digest(&mut self, name: &str, interrupt: Interrupt<'_>) -> Result<String, CompareError> {
+        self.send_request(&format!("digest {name}"), interrupt)
     }
 
-    fn ask(&mut self, request: &str, interrupt: Interrupt<'_>) -> Result<String, CompareError> {
+    fn send_request(&mut self, request: &str, interrupt: Interrupt<'_>) -> Result<String, CompareError> {
         let written = self.requests.as_mut().map(|requests| writeln!(requests, "{request}"));
         let deadline = Instant::now() + ANSWER;
         while matches!(written, Some(Ok(()))) && Instant::now() < deadline {
             match self.answers.recv_timeout(ANSWER_POLL) {
                 Ok(answer) => return Ok(answer),
-                Err(RecvTimeoutError::Timeout) if interrupt.requested() => return Err(CompareError::Interrupted),
+                Err(RecvTimeoutError::Timeout) if interrupt.is_requested() => return Err(CompareError::Interrupted),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        Err(self.broken("the connection to it broke off"))
+        Err(self.script_error("the connection to it broke off"))
     }
 
-    fn broken(&self, why: &str) -> CompareError {
+    fn script_error(&self, why: &str) -> CompareError {
         CompareError::Folder { place: self.path.clone(), why: why.to_owned() }
     }
 }
 
-impl Drop for Folder {
+impl Drop for TransferFolder {
     fn drop(&mut self) {
         self.requests = None;
-        end(&mut self.script, END);
+        end_script(&mut self.script, END);
     }
 }
 
 /// Waits until the script, which leads a process group, has ended by itself. After so long it is asked to end, with
 /// what it runs: it may be making a file of many gigabytes, and would leave that behind if it were killed. After as
 /// long again it is killed.
-fn end(script: &mut Child, within: Duration) {
+fn end_script(script: &mut Child, within: Duration) {
     for signal in [Signal::TERM, Signal::KILL] {
         if ends_within(script, within) {
             return;
@@ -178,7 +178,7 @@ fn end(script: &mut Child, within: Duration) {
 }
 
 /// Hands over each line as it comes, on a thread that ends with the last writer.
-fn lines(from: impl io::Read + Send + 'static) -> Receiver<String> {
+fn forward_lines(from: impl io::Read + Send + 'static) -> Receiver<String> {
     let (found, lines) = mpsc::channel();
     thread::spawn(move || BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| found.send(line)));
     lines
@@ -196,51 +196,51 @@ mod tests {
 
     #[test]
     fn a_folder_makes_a_file_knows_its_digest_and_is_gone_afterwards() {
-        let mut folder = Folder::here(Medium::Memory).unwrap();
-        folder.make(ByteCount::new(1000), NOT_ASKED).unwrap();
-        let file = folder.file("file");
+        let mut folder = TransferFolder::create_local(FolderMedium::Memory).unwrap();
+        folder.make_file(ByteCount::new(1000), NOT_ASKED).unwrap();
+        let file = folder.file_path("file");
         assert_eq!(std::fs::metadata(&file).unwrap().len(), 1000);
-        std::fs::copy(&file, folder.file("copy")).unwrap();
-        let digest = folder.digest("file", NOT_ASKED).unwrap();
-        assert!(digest.len() > 64 && folder.digest("copy", NOT_ASKED).unwrap() == digest);
-        folder.reset(NOT_ASKED).unwrap();
-        assert_eq!(folder.digest("copy", NOT_ASKED).unwrap(), "none");
+        std::fs::copy(&file, folder.file_path("copy")).unwrap();
+        let digest = folder.file_digest("file", NOT_ASKED).unwrap();
+        assert!(digest.len() > 64 && folder.file_digest("copy", NOT_ASKED).unwrap() == digest);
+        folder.remove_copy(NOT_ASKED).unwrap();
+        assert_eq!(folder.file_digest("copy", NOT_ASKED).unwrap(), "none");
         drop(folder);
         assert!(!Path::new(&file).exists());
     }
 
     #[test]
     fn a_folder_is_gone_afterwards_though_its_script_had_still_to_work() {
-        let mut folder = Folder::here(Medium::Memory).unwrap();
+        let mut folder = TransferFolder::create_local(FolderMedium::Memory).unwrap();
         // A pipe without a reader never takes the whole file.
-        let file = folder.file("file");
+        let file = folder.file_path("file");
         assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
         writeln!(folder.requests.as_mut().unwrap(), "make 1000000").unwrap();
         let _pipe = File::open(&file).unwrap();
         folder.requests = None;
-        end(&mut folder.script, Duration::from_secs(1));
+        end_script(&mut folder.script, Duration::from_secs(1));
         assert!(!Path::new(folder.path()).exists());
     }
 
     #[test]
     fn a_login_that_fails_has_its_last_word() {
         let ssh = ["sh", "-c", "echo 'Permission denied (publickey).' >&2; exit 255"].map(str::to_owned);
-        let error = Folder::at("host", &ssh, Medium::Memory).err().unwrap().to_string();
+        let error = TransferFolder::create_remote("host", &ssh, FolderMedium::Memory).err().unwrap().to_string();
         assert_eq!(error, "cannot create a folder on host: Permission denied (publickey)");
     }
 
     #[test]
     fn an_interrupt_ends_the_wait_for_an_answer() {
         let ssh = ["sh", "-c", "echo /tmp/fullpipe-compare.x; while read -r x; do :; done"].map(str::to_owned);
-        let mut folder = Folder::at("host", &ssh, Medium::Memory).unwrap();
+        let mut folder = TransferFolder::create_remote("host", &ssh, FolderMedium::Memory).unwrap();
         let asked = AtomicBool::new(true);
-        assert!(matches!(folder.digest("file", Interrupt(&asked)), Err(CompareError::Interrupted)));
+        assert!(matches!(folder.file_digest("file", Interrupt(&asked)), Err(CompareError::Interrupted)));
     }
 
     #[test]
     fn what_a_login_script_writes_is_no_name() {
         let ssh = ["sh", "-c", "echo welcome; echo /tmp; exec sh -c \"$2\""].map(str::to_owned);
-        let folder = Folder::at("host", &ssh, Medium::Memory).unwrap();
+        let folder = TransferFolder::create_remote("host", &ssh, FolderMedium::Memory).unwrap();
         assert!(folder.path().contains("fullpipe-compare."), "{}", folder.path());
     }
 }

@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use fullpipe_experiment::Interrupt;
-use fullpipe_lab::{Host, Lab, Output, Stdio};
+use fullpipe_lab::{Host, Lab, ProgramOutput, ProgramStdio};
 use fullpipe_record::HostSettings;
 use fullpipe_units::ByteCount;
 
 use crate::error::CompareError;
 use crate::figures::last_words;
-use crate::folder::Folder;
-use crate::participant::{Participant, filled};
-use crate::program::{COPY, Program, SOURCE};
+use crate::folder::TransferFolder;
+use crate::participant::{Participant, fill_placeholders};
+use crate::program::{COPY, SOURCE, TransferProgram};
 
 /// Makes the keys, configurations and the file.
 const PREPARE: &str = include_str!("prepare.sh");
@@ -43,7 +43,7 @@ const END: Duration = Duration::from_secs(10);
 const CONGESTION_CONTROL: &str = "cubic";
 
 /// Both hosts, prepared.
-pub(crate) struct Hosts<'l> {
+pub(crate) struct PreparedHosts<'l> {
     lab: &'l Lab,
     interrupt: Interrupt<'l>,
     /// True if the file and its copy are on a disk.
@@ -51,24 +51,24 @@ pub(crate) struct Hosts<'l> {
 }
 
 /// The end of a program that moved a file.
-pub(crate) struct Ended {
+pub(crate) struct ProgramEnd {
     pub(crate) took: Duration,
-    pub(crate) output: Output,
+    pub(crate) output: ProgramOutput,
 }
 
-impl<'l> Hosts<'l> {
+impl<'l> PreparedHosts<'l> {
     /// Prepares both hosts to move a file of this size, which is in `folder` if that is given, or else in memory.
     pub(crate) fn prepare(
         lab: &'l Lab,
         size: ByteCount,
-        folder: Option<&Folder>,
+        folder: Option<&TransferFolder>,
         interrupt: Interrupt<'l>,
     ) -> Result<Self, CompareError> {
         let hosts = Self { lab, interrupt, on_disk: folder.is_some() };
         for host in Host::ALL {
-            hosts.script(host, CONGESTION, &[CONGESTION_CONTROL])?;
+            hosts.run_script(host, CONGESTION, &[CONGESTION_CONTROL])?;
         }
-        hosts.script(Host::Sender, PREPARE, &[&size.get().to_string(), folder.map_or("", Folder::path)])?;
+        hosts.run_script(Host::Sender, PREPARE, &[&size.get().to_string(), folder.map_or("", TransferFolder::path)])?;
         Ok(hosts)
     }
 
@@ -81,16 +81,17 @@ impl<'l> Hosts<'l> {
     }
 
     /// Returns the settings of a host, with the congestion control that its routes give to every connection.
-    pub(crate) fn settings(&self, host: Host) -> Result<HostSettings, CompareError> {
-        let settings = self.lab.inspect(host)?;
+    pub(crate) fn host_settings(&self, host: Host) -> Result<HostSettings, CompareError> {
+        let settings = self.lab.host_settings(host)?;
         Ok(HostSettings { congestion_control: CONGESTION_CONTROL.to_owned(), ..settings })
     }
 
     /// Runs a script of the shell.
-    fn script(&self, host: Host, script: &str, arguments: &[&str]) -> Result<(), CompareError> {
+    fn run_script(&self, host: Host, script: &str, arguments: &[&str]) -> Result<(), CompareError> {
         let arguments: Vec<String> =
             ["-euc", script, "compare"].iter().chain(arguments).map(|word| (*word).to_owned()).collect();
-        let output = self.lab.start_program(host, "sh", &arguments, Stdio::Collected)?.finish(PREPARATION)?;
+        let output =
+            self.lab.start_program(host, "sh", &arguments, ProgramStdio::Collected)?.finish_within(PREPARATION)?;
         match output.code {
             0 => Ok(()),
             _ => Err(CompareError::Preparation { host, why: last_line(&output) }),
@@ -99,68 +100,76 @@ impl<'l> Hosts<'l> {
 
     /// Removes the copy that an earlier program made, and ends what it left running.
     pub(crate) fn remove_copy(&self) -> Result<(), CompareError> {
-        self.script(Host::Receiver, END_ALL, &[])?;
-        self.script(Host::Receiver, RESET, &[COPY, if self.on_disk { SOURCE } else { "" }])
+        self.run_script(Host::Receiver, END_ALL, &[])?;
+        self.run_script(Host::Receiver, RESET, &[COPY, if self.on_disk { SOURCE } else { "" }])
     }
 
     /// Returns true if the copy is the same as the file.
     pub(crate) fn is_intact(&self) -> bool {
-        self.script(Host::Receiver, "cmp -s \"$1\" \"$2\"", &[SOURCE, COPY]).is_ok()
+        self.run_script(Host::Receiver, "cmp -s \"$1\" \"$2\"", &[SOURCE, COPY]).is_ok()
     }
 
     /// Starts the server of `program`, and returns it once it listens; or the reason why it does not. The one that
     /// sends the file is watched.
-    pub(crate) fn serve(&self, program: Program) -> Result<Result<fullpipe_lab::Program<'l>, String>, CompareError> {
+    pub(crate) fn start_server(
+        &self,
+        program: TransferProgram,
+    ) -> Result<Result<fullpipe_lab::LabProgram<'l>, String>, CompareError> {
         let host = program.server_host();
-        let server = self.start(host, host == Host::Sender, &program.server())?;
-        if self.script(host, LISTENS, &[&format!("{:04X}", program.port())]).is_ok() {
+        let server = self.start_program(host, host == Host::Sender, &program.server_command())?;
+        if self.run_script(host, LISTENS, &[&format!("{:04X}", program.server_port())]).is_ok() {
             return Ok(Ok(server));
         }
-        let output = Self::end(server)?;
+        let output = Self::end_program(server)?;
         Ok(Err(format!("its server does not listen: {}", last_line(&output))))
     }
 
     /// Returns true if something is at the place of the copy.
     pub(crate) fn has_copy(&self) -> bool {
-        self.script(Host::Receiver, "test -e \"$1\"", &[COPY]).is_ok()
+        self.run_script(Host::Receiver, "test -e \"$1\"", &[COPY]).is_ok()
     }
 
     /// Runs the client of `participant` to its end, or until `most` has passed.
-    pub(crate) fn call(
+    pub(crate) fn run_client(
         &self,
         participant: &Participant,
         size: ByteCount,
         most: Duration,
-    ) -> Result<Ended, CompareError> {
+    ) -> Result<ProgramEnd, CompareError> {
         let (host, words) = match participant {
             Participant::Known(program) => {
                 let server = program.server_host();
-                (server.peer(), program.client(server.address(), size))
+                (server.peer_host(), program.client_command(server.address(), size))
             }
             Participant::Command(words) => (Host::Sender, of_command(words, size)),
         };
         let began = Instant::now();
-        let mut client = self.start(host, host == Host::Sender, &words)?;
-        while client.wait_for(POLL_INTERVAL).is_none() && began.elapsed() < most && !self.interrupt.requested() {}
+        let mut client = self.start_program(host, host == Host::Sender, &words)?;
+        while client.wait_for(POLL_INTERVAL).is_none() && began.elapsed() < most && !self.interrupt.is_requested() {}
         let took = began.elapsed();
         if took >= most {
-            self.script(host, END_ALL, &[])?;
+            self.run_script(host, END_ALL, &[])?;
         }
-        Ok(Ended { took, output: Self::end(client)? })
+        Ok(ProgramEnd { took, output: Self::end_program(client)? })
     }
 
     /// Asks a program to end, waits for it, and returns what it wrote.
-    pub(crate) fn end(program: fullpipe_lab::Program<'_>) -> Result<Output, CompareError> {
-        program.interrupt()?;
-        Ok(program.finish(END)?)
+    pub(crate) fn end_program(program: fullpipe_lab::LabProgram<'_>) -> Result<ProgramOutput, CompareError> {
+        program.interrupt_program()?;
+        Ok(program.finish_within(END)?)
     }
 
-    fn start(&self, host: Host, is_watched: bool, words: &[String]) -> Result<fullpipe_lab::Program<'l>, CompareError> {
+    fn start_program(
+        &self,
+        host: Host,
+        is_watched: bool,
+        words: &[String],
+    ) -> Result<fullpipe_lab::LabProgram<'l>, CompareError> {
         if is_watched {
             let watching = ["diagnose", "--json", "--no-store", "--"].map(str::to_owned);
             return Ok(self.lab.start_self(host, &[&watching, words].concat())?);
         }
-        Ok(self.lab.start_program(host, &words[0], &words[1..], Stdio::Collected)?)
+        Ok(self.lab.start_program(host, &words[0], &words[1..], ProgramStdio::Collected)?)
     }
 }
 
@@ -168,11 +177,11 @@ impl<'l> Hosts<'l> {
 fn of_command(words: &[String], size: ByteCount) -> Vec<String> {
     let [host, size] = [Host::Receiver.address().to_string(), size.get().to_string()];
     let ssh = "ssh -F /run/compare/ssh.conf";
-    filled(words, &[("file", SOURCE), ("copy", COPY), ("host", &host), ("size", &size), ("ssh", ssh)])
+    fill_placeholders(words, &[("file", SOURCE), ("copy", COPY), ("host", &host), ("size", &size), ("ssh", ssh)])
 }
 
 /// Returns the last line that a program wrote to standard error, or else to standard output.
-pub(crate) fn last_line(output: &Output) -> String {
+pub(crate) fn last_line(output: &ProgramOutput) -> String {
     let line = [&output.stderr, &output.stdout].into_iter().find_map(|text| last_words(text));
     line.unwrap_or_else(|| format!("it ended with code {}", output.code))
 }
@@ -182,8 +191,8 @@ mod tests {
     use super::*;
     use fullpipe_units::Span;
 
-    fn output(stdout: &str, stderr: &str) -> Output {
-        Output { code: 7, stdout: stdout.to_owned(), stderr: stderr.to_owned(), cpu: Span::ZERO }
+    fn output(stdout: &str, stderr: &str) -> ProgramOutput {
+        ProgramOutput { code: 7, stdout: stdout.to_owned(), stderr: stderr.to_owned(), cpu: Span::ZERO }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Real, unmodified programs that move one file from one host to another, side by side.
 //!
-//! * In: programs of a closed list ([`Program`]), a command of the user's, and either a scenario, whose path and
-//!   settings are emulated ([`compare`]), or another host with its servers ([`compare_with_servers`]).
+//! * In: programs of a closed list ([`TransferProgram`]), a command of the user's, and either a scenario, whose path and
+//!   settings are emulated ([`compare_programs`]), or another host with its servers ([`compare_with_servers`]).
 //! * Out: for each, the rate as a user sees it, its parts, the processor time, the prediction, and the limit that the
 //!   kernel's figures show at the end that was watched.
 //!
@@ -25,7 +25,7 @@ mod servers;
 mod simulation;
 mod transfer;
 
-pub use compare::{Wishes, compare};
+pub use compare::{ComparisonRequest, compare_programs};
 pub use error::CompareError;
-pub use program::Program;
-pub use servers::{Servers, compare_with_servers};
+pub use program::TransferProgram;
+pub use servers::{RemoteServers, compare_with_servers};

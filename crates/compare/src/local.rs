@@ -31,7 +31,7 @@ const MAX_DOCUMENT: ByteCount = ByteCount::from_mib(256);
 const MAX_ERRORS: ByteCount = ByteCount::from_kib(64);
 
 /// The end of a program.
-pub(crate) struct Ended {
+pub(crate) struct LocalProgramEnd {
     /// True if it had to be ended.
     pub(crate) is_late: bool,
     /// The document on what was watched.
@@ -42,7 +42,7 @@ pub(crate) struct Ended {
 
 /// Runs a program under `fullpipe diagnose`, for at most `most`. It can ask for nothing: it has no
 /// input, and ssh knows that no user types.
-pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) -> Result<Ended, CompareError> {
+pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) -> Result<LocalProgramEnd, CompareError> {
     let failed = |why: String| CompareError::Start { program: words[0].clone(), why };
     let watcher = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let mut command = Command::new(watcher);
@@ -51,20 +51,20 @@ pub(crate) fn run(words: &[String], most: Duration, interrupt: Interrupt<'_>) ->
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     end_with_this_thread(&mut command);
     let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
-    let output = |pipe: OwnedFd, most| LastOutput::of(File::from(pipe), most);
+    let output = |pipe: OwnedFd, most| LastOutput::read_pipe(File::from(pipe), most);
     let documents = child.stdout.take().map(|pipe| output(pipe.into(), MAX_DOCUMENT));
     let errors = child.stderr.take().map(|pipe| output(pipe.into(), MAX_ERRORS));
     let began = Instant::now();
     let deadline = began.checked_add(most);
-    let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline) || interrupt.requested();
+    let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline) || interrupt.is_requested();
     while matches!(child.try_wait(), Ok(None)) && !is_over() {
         thread::sleep(POLL_INTERVAL);
     }
     let is_late = began.elapsed() >= most;
-    end(&mut child);
+    end_child(&mut child);
     let deadline = Instant::now() + LAST_OUTPUT;
-    let text = |output: Option<LastOutput>| output.map(|output| output.until(deadline)).unwrap_or_default();
-    Ok(Ended { is_late, document: text(documents), errors: text(errors) })
+    let text = |output: Option<LastOutput>| output.map(|output| output.text_until(deadline)).unwrap_or_default();
+    Ok(LocalProgramEnd { is_late, document: text(documents), errors: text(errors) })
 }
 
 /// Returns the output of a program within this time, after which it is killed; empty if it cannot
@@ -73,14 +73,14 @@ pub(crate) fn printed_by(command: &mut Command, within: Duration) -> String {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     end_with_this_thread(command);
     let Ok(mut child) = command.spawn() else { return String::new() };
-    let output = child.stdout.take().map(|pipe| LastOutput::of(File::from(OwnedFd::from(pipe)), MAX_ERRORS));
-    let printed = output.map(|output| output.until(Instant::now() + within)).unwrap_or_default();
+    let output = child.stdout.take().map(|pipe| LastOutput::read_pipe(File::from(OwnedFd::from(pipe)), MAX_ERRORS));
+    let printed = output.map(|output| output.text_until(Instant::now() + within)).unwrap_or_default();
     kill_group(&mut child);
     printed
 }
 
 /// Asks it to end, unless it has, and kills it if it does not.
-fn end(child: &mut Child) {
+fn end_child(child: &mut Child) {
     let is_there = |child: &mut Child| matches!(child.try_wait(), Ok(None));
     if is_there(child)
         && let Some(pid) = Pid::from_raw(child.id().cast_signed())

@@ -1,17 +1,17 @@
-use crate::program::Program;
+use crate::program::TransferProgram;
 
 /// A participant of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Participant {
     /// A program of the closed list.
-    Known(Program),
+    Known(TransferProgram),
     /// The user's own command, with its placeholders.
     Command(Vec<String>),
 }
 
 impl Participant {
     /// Returns the programs, and the command if it has words, as participants.
-    pub(crate) fn of(programs: &[Program], command: &[String]) -> Vec<Self> {
+    pub(crate) fn from_programs(programs: &[TransferProgram], command: &[String]) -> Vec<Self> {
         let own = (!command.is_empty()).then(|| Self::Command(command.to_vec()));
         programs.iter().copied().map(Self::Known).chain(own).collect()
     }
@@ -26,7 +26,7 @@ impl Participant {
 }
 
 /// Returns the words of a command with its placeholders, as `{file}`, replaced.
-pub(crate) fn filled(words: &[String], placeholders: &[(&str, &str)]) -> Vec<String> {
+pub(crate) fn fill_placeholders(words: &[String], placeholders: &[(&str, &str)]) -> Vec<String> {
     let fill = |word: &String| {
         placeholders.iter().fold(word.clone(), |word, (name, value)| word.replace(&format!("{{{name}}}"), value))
     };
@@ -40,15 +40,15 @@ mod tests {
     #[test]
     fn placeholders_are_replaced_wherever_they_stand() {
         let words = ["nc", "{host}", "-x{file}", "{other}"].map(str::to_owned);
-        let filled = filled(&words, &[("host", "198.18.0.2"), ("file", "/a b")]);
+        let filled = fill_placeholders(&words, &[("host", "198.18.0.2"), ("file", "/a b")]);
         assert_eq!(filled, ["nc", "198.18.0.2", "-x/a b", "{other}"]);
     }
 
     #[test]
     fn a_command_is_a_participant_of_its_own() {
-        let participants = Participant::of(&[Program::Scp], &["true".to_owned()]);
+        let participants = Participant::from_programs(&[TransferProgram::Scp], &["true".to_owned()]);
         let names: Vec<&str> = participants.iter().map(Participant::name).collect();
         assert_eq!(names, ["scp", "command"]);
-        assert_eq!(Participant::of(&[Program::Scp], &[]).len(), 1);
+        assert_eq!(Participant::from_programs(&[TransferProgram::Scp], &[]).len(), 1);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fullpipe_lab::Host;
 use fullpipe_model::application::{self, Application};
 use fullpipe_record::HostSettings;
-use fullpipe_sim::Division;
+use fullpipe_sim::TransferDivision;
 use fullpipe_units::ByteCount;
 
 use crate::local::printed_by;
@@ -40,7 +40,7 @@ const PRINTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A program that moves a file from one host to another. The closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program {
+pub enum TransferProgram {
     /// iperf3, which moves as many bytes from memory to memory: the measure of the others.
     Iperf3,
     /// This program's own copy, over OpenSSH and its own connections.
@@ -63,7 +63,7 @@ pub enum Program {
     Aria2,
 }
 
-impl Program {
+impl TransferProgram {
     /// Every program of the list.
     pub const ALL: [Self; 10] = [
         Self::Iperf3,
@@ -95,12 +95,12 @@ impl Program {
     }
 
     /// Returns the program of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|program| program.name() == name)
     }
 
     /// Returns the first executable that it needs in a lab and that is not installed.
-    pub(crate) fn missing(self) -> Option<&'static str> {
+    pub(crate) fn missing_executable(self) -> Option<&'static str> {
         missing_of(match self {
             Self::Iperf3 => &["iperf3"],
             Self::Copy => &["ssh", "sshd", "ssh-keygen"],
@@ -140,7 +140,7 @@ impl Program {
     }
 
     /// Returns the port of its server.
-    pub(crate) const fn port(self) -> u16 {
+    pub(crate) const fn server_port(self) -> u16 {
         match self {
             Self::Iperf3 => 5201,
             Self::Copy | Self::Scp | Self::Rsync => 2222,
@@ -153,7 +153,7 @@ impl Program {
     }
 
     /// Returns the words that start its server.
-    pub(crate) fn server(self) -> Vec<String> {
+    pub(crate) fn server_command(self) -> Vec<String> {
         let this_program = this_program();
         let share = [&this_program, "serve", "--no-iperf2", "--share", "/run/compare/to", "--key-file", SHARE_KEY];
         let words: &[&str] = match self {
@@ -164,23 +164,29 @@ impl Program {
             Self::Curl | Self::CurlTls | Self::Aria2 => &["nginx", "-p", FOLDER, "-c", "nginx.conf"],
             Self::Ftp => &["vsftpd", "/run/compare/vsftpd.conf"],
         };
-        located(words)
+        with_full_path(words)
     }
 
     /// Returns the words that move the file to or from the server at `far`.
-    pub(crate) fn client(self, far: Ipv4Addr, size: ByteCount) -> Vec<String> {
-        let (size, port, to) = (size.get().to_string(), self.port().to_string(), format!("{far}:{COPY}"));
+    pub(crate) fn client_command(self, far: Ipv4Addr, size: ByteCount) -> Vec<String> {
+        let (size, port, to) = (size.get().to_string(), self.server_port().to_string(), format!("{far}:{COPY}"));
         let far = far.to_string();
-        let fetch = |flag: &str, scheme: &str| fetching(flag, &format!("{scheme}://{far}:{port}/file"), COPY, None);
+        let fetch =
+            |flag: &str, scheme: &str| fetch_command(flag, &format!("{scheme}://{far}:{port}/file"), COPY, None);
         match self {
-            Self::Iperf3 => located(&["iperf3", "-c", &far, "-p", &port, "-n", &size]),
-            Self::Copy => copying("ssh -F /run/compare/ssh.conf", Some(&this_program()), SOURCE, &to),
-            Self::CopyServer => {
-                located(&[&this_program(), "copy", "--key-file", SHARE_KEY, SOURCE, &format!("fullpipe://{far}/file")])
-            }
-            Self::Scp => located(&["scp", "-q", "-F", "/run/compare/ssh.conf", SOURCE, &to]),
-            Self::Rsync => located(&["rsync", "-W", "-e", "ssh -F /run/compare/ssh.conf", SOURCE, &to]),
-            Self::RsyncDaemon => located(&["rsync", "-W", SOURCE, &format!("rsync://{far}:{port}/to/file")]),
+            Self::Iperf3 => with_full_path(&["iperf3", "-c", &far, "-p", &port, "-n", &size]),
+            Self::Copy => copy_command("ssh -F /run/compare/ssh.conf", Some(&this_program()), SOURCE, &to),
+            Self::CopyServer => with_full_path(&[
+                &this_program(),
+                "copy",
+                "--key-file",
+                SHARE_KEY,
+                SOURCE,
+                &format!("fullpipe://{far}/file"),
+            ]),
+            Self::Scp => with_full_path(&["scp", "-q", "-F", "/run/compare/ssh.conf", SOURCE, &to]),
+            Self::Rsync => with_full_path(&["rsync", "-W", "-e", "ssh -F /run/compare/ssh.conf", SOURCE, &to]),
+            Self::RsyncDaemon => with_full_path(&["rsync", "-W", SOURCE, &format!("rsync://{far}:{port}/to/file")]),
             Self::Curl => fetch("--http1.1", "http"),
             Self::CurlTls => fetch("--http2", "https"),
             Self::Ftp => fetch("--disable-eprt", "ftp"),
@@ -194,27 +200,27 @@ impl Program {
     }
 
     /// Returns the number of its connections that carry the file over `path`.
-    pub(crate) fn connections(self, path: &fullpipe_record::Path, [sender, receiver]: [&HostSettings; 2]) -> u16 {
+    pub(crate) fn connection_count(self, path: &fullpipe_record::Path, [sender, receiver]: [&HostSettings; 2]) -> u16 {
         match self {
-            Self::Copy | Self::CopyServer => fullpipe_copy::connections(path.rtt(), sender, receiver),
+            Self::Copy | Self::CopyServer => fullpipe_copy::initial_connections(path.rtt(), sender, receiver),
             Self::Aria2 => CONNECTIONS_OF_ARIA2,
             _ => 1,
         }
     }
 
     /// Returns the rule by which the program divides the file among its connections.
-    pub(crate) fn division(self) -> Division {
+    pub(crate) fn file_division(self) -> TransferDivision {
         match self {
-            Self::Copy | Self::CopyServer => Division::Queue(ByteCount::new(fullpipe_copy::CHUNK as u64)),
-            Self::Aria2 => Division::Ranges(CHUNK_OF_ARIA2),
-            _ => Division::Equal,
+            Self::Copy | Self::CopyServer => TransferDivision::Queue(ByteCount::new(fullpipe_copy::CHUNK as u64)),
+            Self::Aria2 => TransferDivision::Ranges(CHUNK_OF_ARIA2),
+            _ => TransferDivision::Equal,
         }
     }
 
     /// Returns the known figures of the program's writes, and of the window that it keeps above
     /// TCP. `iperf3` is the version of that program, if it is known.
     pub(crate) fn application(self, iperf3: Option<(u32, u32)>) -> Option<&'static Application> {
-        application::named(match self {
+        application::find_application(match self {
             Self::Rsync => "rsync over ssh",
             Self::CurlTls | Self::Aria2 => "curl",
             Self::Iperf3 if iperf3.is_some_and(|version| version < WRITES_IN_THREADS) => "iperf3 before 3.16",
@@ -225,13 +231,13 @@ impl Program {
 
 /// Returns the version of the iperf3 of this host: its client is what sends.
 pub(crate) fn version_of_iperf3() -> Option<(u32, u32)> {
-    let mut command = Command::new(installed("iperf3")?);
+    let mut command = Command::new(find_executable("iperf3")?);
     command.arg("--version");
-    version(&printed_by(&mut command, PRINTS_WITHIN))
+    parse_version(&printed_by(&mut command, PRINTS_WITHIN))
 }
 
 /// Reads the version in the first line of what `iperf3 --version` prints.
-fn version(printed: &str) -> Option<(u32, u32)> {
+fn parse_version(printed: &str) -> Option<(u32, u32)> {
     let (major, minor) = printed.split_whitespace().nth(1)?.split_once('.')?;
     let minor = minor.split(|one: char| !one.is_ascii_digit()).next()?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -239,7 +245,7 @@ fn version(printed: &str) -> Option<(u32, u32)> {
 
 /// Returns the words by which this program copies `from` to `to` over `ssh`; the program there has the name `far_path`,
 /// or its usual one.
-pub(crate) fn copying(ssh: &str, far_path: Option<&str>, from: &str, to: &str) -> Vec<String> {
+pub(crate) fn copy_command(ssh: &str, far_path: Option<&str>, from: &str, to: &str) -> Vec<String> {
     let far_path = far_path.into_iter().flat_map(|path| ["--far-path", path]);
     let words = ["copy", "-e", ssh].into_iter().chain(far_path).chain([from, to]);
     std::iter::once(this_program()).chain(words.map(str::to_owned)).collect()
@@ -251,8 +257,8 @@ fn this_program() -> String {
 }
 
 /// Returns the words by which curl fetches `url` into the file `to`, or its first bytes up to `most`.
-pub(crate) fn fetching(flag: &str, url: &str, to: &str, most: Option<ByteCount>) -> Vec<String> {
-    let mut words = located(&["curl", "-sS", "--fail", "--insecure", flag, "-o", to]);
+pub(crate) fn fetch_command(flag: &str, url: &str, to: &str, most: Option<ByteCount>) -> Vec<String> {
+    let mut words = with_full_path(&["curl", "-sS", "--fail", "--insecure", flag, "-o", to]);
     words.extend(most.into_iter().flat_map(|most| ["-r".to_owned(), format!("0-{}", most.get().saturating_sub(1))]));
     words.push(url.to_owned());
     words
@@ -263,7 +269,7 @@ pub(crate) fn fetching_in_parts(url: &str, to: &Path) -> Vec<String> {
     let count = CONNECTIONS_OF_ARIA2.to_string();
     let folder = to.parent().unwrap_or(Path::new("/")).to_string_lossy();
     let name = to.file_name().unwrap_or_default().to_string_lossy();
-    located(&[
+    with_full_path(&[
         "aria2c",
         "--no-conf",
         "--quiet",
@@ -283,20 +289,20 @@ pub(crate) fn fetching_in_parts(url: &str, to: &Path) -> Vec<String> {
 }
 
 fn missing_of(needed: &[&'static str]) -> Option<&'static str> {
-    needed.iter().copied().find(|name| installed(name).is_none())
+    needed.iter().copied().find(|name| find_executable(name).is_none())
 }
 
 /// Returns `words` with the full path of the program, where it is found: sshd starts itself again by it.
-pub(crate) fn located(words: &[&str]) -> Vec<String> {
+pub(crate) fn with_full_path(words: &[&str]) -> Vec<String> {
     let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    if let Some(path) = words.first().and_then(|name| installed(name)) {
+    if let Some(path) = words.first().and_then(|name| find_executable(name)) {
         words[0] = path.to_string_lossy().into_owned();
     }
     words
 }
 
 /// Returns the path of an executable of this name.
-fn installed(name: &str) -> Option<PathBuf> {
+fn find_executable(name: &str) -> Option<PathBuf> {
     let search_path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&search_path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
     folders.map(|folder| folder.join(name)).find(|path| is_executable(path))
@@ -313,33 +319,33 @@ mod tests {
 
     #[test]
     fn each_program_has_a_name_of_its_own_and_a_server_on_a_port_of_its_own_kind() {
-        for program in Program::ALL {
-            assert_eq!(Program::named(program.name()), Some(program));
-            let client = program.client(Ipv4Addr::new(198, 18, 0, 2), ByteCount::from_mib(1));
-            assert!(client.len() > 3 && !program.server().is_empty(), "{client:?}");
+        for program in TransferProgram::ALL {
+            assert_eq!(TransferProgram::from_name(program.name()), Some(program));
+            let client = program.client_command(Ipv4Addr::new(198, 18, 0, 2), ByteCount::from_mib(1));
+            assert!(client.len() > 3 && !program.server_command().is_empty(), "{client:?}");
         }
-        assert_eq!(Program::named("telnet"), None);
+        assert_eq!(TransferProgram::from_name("telnet"), None);
     }
 
     #[test]
     fn words_with_spaces_stay_whole() {
-        let words = Program::Rsync.client(Ipv4Addr::LOCALHOST, ByteCount::from_mib(1));
+        let words = TransferProgram::Rsync.client_command(Ipv4Addr::LOCALHOST, ByteCount::from_mib(1));
         assert!(words.contains(&"ssh -F /run/compare/ssh.conf".to_owned()), "{words:?}");
     }
 
     #[test]
     fn iperf3_prints_its_version() {
-        assert_eq!(version("iperf 3.12 (cJSON 1.7.15)\nLinux host"), Some((3, 12)));
-        assert_eq!(version("iperf 3.1.3"), Some((3, 1)));
-        assert_eq!(version("iperf 3.17-mt-beta1 (cJSON 1.7.15)"), Some((3, 17)));
-        assert_eq!((version(""), version("iperf x.y")), (None, None));
-        let named = |version| Program::Iperf3.application(version).map(|known| known.asks_after.is_some());
+        assert_eq!(parse_version("iperf 3.12 (cJSON 1.7.15)\nLinux host"), Some((3, 12)));
+        assert_eq!(parse_version("iperf 3.1.3"), Some((3, 1)));
+        assert_eq!(parse_version("iperf 3.17-mt-beta1 (cJSON 1.7.15)"), Some((3, 17)));
+        assert_eq!((parse_version(""), parse_version("iperf x.y")), (None, None));
+        let named = |version| TransferProgram::Iperf3.application(version).map(|known| known.asks_after.is_some());
         assert_eq!([Some((3, 12)), Some((3, 16)), None].map(named), [Some(true), Some(false), Some(false)]);
     }
 
     #[test]
     fn an_executable_is_found_in_the_search_path() {
-        assert!(installed("sh").is_some_and(|path| path.is_absolute()));
-        assert_eq!(installed("no-such-program-at-all"), None);
+        assert!(find_executable("sh").is_some_and(|path| path.is_absolute()));
+        assert_eq!(find_executable("no-such-program-at-all"), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::participant::Participant;
 const ATTEMPTS: usize = 3;
 
 /// The rounds of one set of settings.
-pub(crate) struct Rounds<'r> {
+pub(crate) struct ComparisonRounds<'r> {
     /// Name of the set of settings.
     pub(crate) batch: &'r str,
     pub(crate) participants: &'r [Participant],
@@ -21,7 +21,7 @@ pub(crate) struct Rounds<'r> {
     pub(crate) interrupt: Interrupt<'r>,
 }
 
-impl Rounds<'_> {
+impl ComparisonRounds<'_> {
     /// Lets each participant move the file once in each round by `transfer`, the order turned by one from round to
     /// round, and passes each transfer to `observe`. Returns the transfers of each participant; after an interrupt,
     /// those that were complete.
@@ -37,7 +37,7 @@ impl Rounds<'_> {
                 let index = (turn + round as usize) % participants.len();
                 for _ in 0..ATTEMPTS {
                     let run = transfer(&participants[index], round + 1)?;
-                    if self.interrupt.requested() {
+                    if self.interrupt.is_requested() {
                         return Ok(runs);
                     }
                     let (batch, program) = (self.batch.to_owned(), participants[index].name().to_owned());
@@ -55,8 +55,8 @@ impl Rounds<'_> {
 }
 
 /// Returns the row of a program from its runs.
-pub(crate) fn row(program: &str, prediction: Option<&ProgramPrediction>, runs: Vec<ProgramRun>) -> ProgramRow {
-    let counted = || runs.iter().filter(|run| run.counts());
+pub(crate) fn program_row(program: &str, prediction: Option<&ProgramPrediction>, runs: Vec<ProgramRun>) -> ProgramRow {
+    let counted = || runs.iter().filter(|run| run.is_counted());
     let rates = || counted().filter_map(|run| run.goodput);
     let rate_of = |of: fn(&ProgramRun) -> Option<BitRate>| median(counted().filter_map(of).collect());
     let goodput = rate_of(|run| run.goodput);
@@ -92,7 +92,7 @@ fn use_of_cpu<'r>(
     runs: impl Iterator<Item = &'r ProgramRun>,
     cpu: impl Fn(&ProgramRun) -> Option<Span>,
 ) -> Option<Ratio> {
-    let share = |run: &ProgramRun| Some(Ratio::of(cpu(run)?.as_secs_f64(), run.took?.as_secs_f64()));
+    let share = |run: &ProgramRun| Some(Ratio::from_quotient(cpu(run)?.as_secs_f64(), run.took?.as_secs_f64()));
     median(runs.filter_map(share).collect())
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    use crate::program::Program;
+    use crate::program::TransferProgram;
 
     fn run(mbps: u64) -> ProgramRun {
         ProgramRun { goodput: Some(BitRate::from_mbps(mbps)), ..ProgramRun::default() }
@@ -117,7 +117,7 @@ mod tests {
         let failed = ProgramRun { failed: Some("no".to_owned()), ..run(2) };
         let took = Some(Span::from_secs(10));
         let busy = ProgramRun { took, sender_cpu: Some(Span::from_secs(4)), ..run(95) };
-        let row = row("scp", None, vec![run(90), late(), run(80), failed, busy]);
+        let row = program_row("scp", None, vec![run(90), late(), run(80), failed, busy]);
         assert_eq!(row.goodput, Some(BitRate::from_mbps(90)));
         assert_eq!(row.spread, Some([BitRate::from_mbps(80), BitRate::from_mbps(95)]));
         assert_eq!((row.sender_cpu, row.receiver_cpu), (Some(Ratio::new(0.4)), None));
@@ -126,9 +126,11 @@ mod tests {
 
     #[test]
     fn the_order_turns_with_each_round_and_a_late_run_is_repeated() {
-        let participants = Participant::of(&[Program::Scp, Program::Curl, Program::Ftp], &[]);
+        let participants =
+            Participant::from_programs(&[TransferProgram::Scp, TransferProgram::Curl, TransferProgram::Ftp], &[]);
         let flag = AtomicBool::new(false);
-        let rounds = Rounds { batch: "x", participants: &participants, count: 2, interrupt: Interrupt(&flag) };
+        let rounds =
+            ComparisonRounds { batch: "x", participants: &participants, count: 2, interrupt: Interrupt(&flag) };
         let mut order = Vec::new();
         let mut transfer = |participant: &Participant, round: u32| {
             order.push(format!("{} {round}", participant.name()));
@@ -142,7 +144,7 @@ mod tests {
     #[test]
     fn the_fastest_stands_first_and_what_failed_last() {
         let rows = [("a", vec![]), ("b", vec![run(10)]), ("c", vec![run(20)])];
-        let sorted = by_rate(rows.map(|(name, runs)| row(name, None, runs)).to_vec());
+        let sorted = by_rate(rows.map(|(name, runs)| program_row(name, None, runs)).to_vec());
         assert_eq!(sorted.iter().map(|row| row.program.as_str()).collect::<Vec<_>>(), ["c", "b", "a"]);
     }
 }

@@ -1,27 +1,29 @@
 //! Programs against servers that are there already: this host and another one.
 
 use fullpipe_experiment::Interrupt;
-use fullpipe_host::{SysctlTree, inspect};
+use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{
     CommandEnd, HostSettings, Path, PathDirection, ProgramBatch, ProgramLeftOut, ProgramRun, ProgramsReport,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::compare::{Wishes, able, prediction_of, report};
+use crate::compare::{ComparisonRequest, prediction_of, require_results, select_programs};
 use crate::error::CompareError;
-use crate::figures::{complete, last_words, nothing_watched, watched};
-use crate::findings::findings;
-use crate::folder::Folder;
-use crate::local::{self, Ended};
-use crate::participant::{Participant, filled};
-use crate::program::{Program, copying, fetching, fetching_in_parts, located, version_of_iperf3};
-use crate::rounds::{Rounds, by_rate, row};
-use crate::transfer::Predicted;
+use crate::figures::{add_transfer_figures, last_words, nothing_watched, parse_diagnosis};
+use crate::findings::batch_findings;
+use crate::folder::TransferFolder;
+use crate::local::{self, LocalProgramEnd};
+use crate::participant::{Participant, fill_placeholders};
+use crate::program::{
+    TransferProgram, copy_command, fetch_command, fetching_in_parts, version_of_iperf3, with_full_path,
+};
+use crate::rounds::{ComparisonRounds, by_rate, program_row};
+use crate::transfer::PredictedTransfer;
 
 /// The other host, and what it offers.
 #[derive(Debug, Clone)]
-pub struct Servers {
+pub struct RemoteServers {
     /// The host, as ssh takes it: `HOST` or `USER@HOST`.
     pub host: String,
     /// Configuration of ssh in place of the user's.
@@ -46,80 +48,80 @@ pub struct Servers {
 /// Fails if a program that must take part cannot, a folder cannot be made, or it is interrupted before a transfer is
 /// complete. A program that fails has a row with the reason.
 pub fn compare_with_servers(
-    servers: &Servers,
-    wishes: &Wishes,
+    servers: &RemoteServers,
+    wishes: &ComparisonRequest,
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(ProgramMoved),
 ) -> Result<ProgramsReport, CompareError> {
-    let (programs, mut left_out) = able(wishes, &|program| servers.lacks(program))?;
-    let mut participants = Participant::of(&programs, &wishes.command);
-    let sender = inspect(&SysctlTree::of_this_host())
+    let (programs, mut left_out) = select_programs(wishes, &|program| servers.missing_requirement(program))?;
+    let mut participants = Participant::from_programs(&programs, &wishes.command);
+    let sender = inspect_host(&SysctlTree::of_this_host())
         .map_err(|error| CompareError::Start { program: "the comparison".to_owned(), why: error.to_string() })?;
-    let mut folders = Folders { here: Folder::here(wishes.medium())?, there: None };
-    folders.here.make(wishes.size, interrupt)?;
+    let mut folders = TransferFolders { here: TransferFolder::create_local(wishes.medium())?, there: None };
+    folders.here.make_file(wishes.size, interrupt)?;
     if participants.iter().any(needs_ssh) {
-        match Folder::at(&servers.host, &servers.ssh_of_folder(), wishes.medium()) {
+        match TransferFolder::create_remote(&servers.host, &servers.ssh_of_folder(), wishes.medium()) {
             Ok(there) => folders.there = Some(there),
             Err(error) if wishes.require => return Err(error),
             Err(error) => leave_out(&mut participants, &mut left_out, &error)?,
         }
     }
     let name = servers.host.clone();
-    let rounds = Rounds { batch: &name, participants: &participants, count: wishes.rounds, interrupt };
+    let rounds = ComparisonRounds { batch: &name, participants: &participants, count: wishes.rounds, interrupt };
     let mut transfer = |participant: &Participant, round: u32| {
         or_failed(round, move_once(servers, &mut folders, participant, round, wishes, interrupt))
     };
     let runs = rounds.run(&mut transfer, observe)?;
-    let batch = batch(servers, sender, &participants, runs, wishes.size, interrupt);
+    let batch = program_batch(servers, sender, &participants, runs, wishes.size, interrupt);
     let batches = vec![batch];
-    report(ProgramsReport {
+    require_results(ProgramsReport {
         scenario: None,
         title: servers.host.clone(),
         command: wishes.command.clone(),
         size: wishes.size,
-        findings: findings(&batches),
+        findings: batch_findings(&batches),
         batches,
         left_out,
-        interrupted: interrupt.requested(),
+        interrupted: interrupt.is_requested(),
     })
 }
 
 /// The folders of the file and of its copies.
-struct Folders {
-    here: Folder,
+struct TransferFolders {
+    here: TransferFolder,
     /// `None` if no program needs one.
-    there: Option<Folder>,
+    there: Option<TransferFolder>,
 }
 
-impl Servers {
+impl RemoteServers {
     /// Returns the reason for which a program cannot run here: a missing executable, no URL, or
     /// files that would remain at the server.
-    fn lacks(&self, program: Program) -> Option<String> {
+    fn missing_requirement(&self, program: TransferProgram) -> Option<String> {
         let missing = program.missing_here().map(|missing| format!("{missing} is not installed"));
         missing.or_else(|| match program {
-            Program::RsyncDaemon => Some("what it writes into a module would remain there".to_owned()),
-            Program::CopyServer => Some("what it writes into a shared folder would remain there".to_owned()),
+            TransferProgram::RsyncDaemon => Some("what it writes into a module would remain there".to_owned()),
+            TransferProgram::CopyServer => Some("what it writes into a shared folder would remain there".to_owned()),
             _ => self.lacks_url(program),
         })
     }
 
     /// Returns that no URL was given which a program fetches, if it fetches one.
-    fn lacks_url(&self, program: Program) -> Option<String> {
+    fn lacks_url(&self, program: TransferProgram) -> Option<String> {
         let kind = match program {
-            Program::Curl | Program::Aria2 => "http",
-            Program::CurlTls => "https",
-            Program::Ftp => "ftp",
+            TransferProgram::Curl | TransferProgram::Aria2 => "http",
+            TransferProgram::CurlTls => "https",
+            TransferProgram::Ftp => "ftp",
             _ => return None,
         };
-        self.url(program).is_none().then(|| format!("no {kind} URL was given with --url"))
+        self.first_url(program).is_none().then(|| format!("no {kind} URL was given with --url"))
     }
 
     /// Returns the first URL that a program fetches.
-    fn url(&self, program: Program) -> Option<&str> {
+    fn first_url(&self, program: TransferProgram) -> Option<&str> {
         let schemes: &[&str] = match program {
-            Program::Curl | Program::Aria2 => &["http:", "https:"],
-            Program::CurlTls => &["https:"],
-            Program::Ftp => &["ftp:"],
+            TransferProgram::Curl | TransferProgram::Aria2 => &["http:", "https:"],
+            TransferProgram::CurlTls => &["https:"],
+            TransferProgram::Ftp => &["ftp:"],
             _ => &[],
         };
         let is_its = |url: &&String| schemes.iter().any(|scheme| url.starts_with(scheme));
@@ -127,8 +129,8 @@ impl Servers {
     }
 
     /// Returns the words that start ssh; it asks the user for nothing.
-    fn ssh(&self) -> Vec<String> {
-        let mut words = located(&["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]);
+    fn ssh_command(&self) -> Vec<String> {
+        let mut words = with_full_path(&["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]);
         words.extend(self.ssh_config.iter().flat_map(|file| ["-F".to_owned(), file.clone()]));
         words
     }
@@ -136,49 +138,53 @@ impl Servers {
     /// Returns the words that start ssh for the call that keeps the folder. That call is idle
     /// during a transfer, so it sends keepalives: a firewall would forget it.
     fn ssh_of_folder(&self) -> Vec<String> {
-        let mut words = self.ssh();
+        let mut words = self.ssh_command();
         words.extend(["-o", "ServerAliveInterval=15"].map(str::to_owned));
         words
     }
 
     /// Returns the host without the name of a user.
-    fn address(&self) -> &str {
+    fn host_address(&self) -> &str {
         self.host.rsplit_once('@').map_or(self.host.as_str(), |(_, host)| host)
     }
 
     /// Returns the words that move the file.
-    fn words(&self, participant: &Participant, folders: &Folders, size: ByteCount) -> Vec<String> {
-        let [file, fetched] = ["file", "copy"].map(|name| folders.here.file(name));
-        let copy = folders.there.as_ref().map_or_else(String::new, |there| there.file("copy"));
+    fn transfer_command(&self, participant: &Participant, folders: &TransferFolders, size: ByteCount) -> Vec<String> {
+        let [file, fetched] = ["file", "copy"].map(|name| folders.here.file_path(name));
+        let copy = folders.there.as_ref().map_or_else(String::new, |there| there.file_path("copy"));
         let target = format!("{}:{copy}", self.host);
         let bytes = size.get().to_string();
-        let fetch =
-            |program: Program, flag: &str| fetching(flag, self.url(program).unwrap_or_default(), &fetched, Some(size));
+        let fetch = |program: TransferProgram, flag: &str| {
+            fetch_command(flag, self.first_url(program).unwrap_or_default(), &fetched, Some(size))
+        };
         match participant {
-            Participant::Known(Program::Scp) => {
-                let mut words = located(&["scp", "-q", "-o", "BatchMode=yes"]);
+            Participant::Known(TransferProgram::Scp) => {
+                let mut words = with_full_path(&["scp", "-q", "-o", "BatchMode=yes"]);
                 words.extend(self.ssh_config.iter().flat_map(|config| ["-F".to_owned(), config.clone()]));
                 words.extend([file, target]);
                 words
             }
-            Participant::Known(Program::Copy) => copying(&in_one_word(&self.ssh()), None, &file, &target),
-            Participant::Known(Program::Rsync) => {
-                located(&["rsync", "-W", "-e", &in_one_word(&self.ssh()), &file, &target])
+            Participant::Known(TransferProgram::Copy) => {
+                copy_command(&in_one_word(&self.ssh_command()), None, &file, &target)
             }
-            Participant::Known(Program::Iperf3 | Program::RsyncDaemon | Program::CopyServer) => {
-                located(&["iperf3", "-c", self.address(), "-n", &bytes])
+            Participant::Known(TransferProgram::Rsync) => {
+                with_full_path(&["rsync", "-W", "-e", &in_one_word(&self.ssh_command()), &file, &target])
             }
-            Participant::Known(Program::Curl) => fetch(Program::Curl, "--http1.1"),
-            Participant::Known(Program::CurlTls) => fetch(Program::CurlTls, "--http2"),
-            Participant::Known(Program::Ftp) => fetch(Program::Ftp, "--disable-eprt"),
-            Participant::Known(Program::Aria2) => {
-                fetching_in_parts(self.url(Program::Aria2).unwrap_or_default(), std::path::Path::new(&fetched))
-            }
+            Participant::Known(
+                TransferProgram::Iperf3 | TransferProgram::RsyncDaemon | TransferProgram::CopyServer,
+            ) => with_full_path(&["iperf3", "-c", self.host_address(), "-n", &bytes]),
+            Participant::Known(TransferProgram::Curl) => fetch(TransferProgram::Curl, "--http1.1"),
+            Participant::Known(TransferProgram::CurlTls) => fetch(TransferProgram::CurlTls, "--http2"),
+            Participant::Known(TransferProgram::Ftp) => fetch(TransferProgram::Ftp, "--disable-eprt"),
+            Participant::Known(TransferProgram::Aria2) => fetching_in_parts(
+                self.first_url(TransferProgram::Aria2).unwrap_or_default(),
+                std::path::Path::new(&fetched),
+            ),
             Participant::Command(words) => {
-                let ssh = in_one_word(&self.ssh());
+                let ssh = in_one_word(&self.ssh_command());
                 let places =
-                    [("file", &*file), ("copy", &copy), ("host", self.address()), ("size", &bytes), ("ssh", &ssh)];
-                filled(words, &places)
+                    [("file", &*file), ("copy", &copy), ("host", self.host_address()), ("size", &bytes), ("ssh", &ssh)];
+                fill_placeholders(words, &places)
             }
         }
     }
@@ -193,7 +199,9 @@ fn in_one_word(words: &[String]) -> String {
 /// Returns true if a participant puts its copy into a folder at the other host.
 fn needs_ssh(participant: &Participant) -> bool {
     match participant {
-        Participant::Known(program) => matches!(program, Program::Copy | Program::Scp | Program::Rsync),
+        Participant::Known(program) => {
+            matches!(program, TransferProgram::Copy | TransferProgram::Scp | TransferProgram::Rsync)
+        }
         Participant::Command(words) => words.iter().any(|word| word.contains("{copy}")),
     }
 }
@@ -213,44 +221,44 @@ fn leave_out(
 
 /// Moves the file once.
 fn move_once(
-    servers: &Servers,
-    folders: &mut Folders,
+    servers: &RemoteServers,
+    folders: &mut TransferFolders,
     participant: &Participant,
     round: u32,
-    wishes: &Wishes,
+    wishes: &ComparisonRequest,
     interrupt: Interrupt<'_>,
 ) -> Result<ProgramRun, CompareError> {
-    folders.here.reset(interrupt)?;
+    folders.here.remove_copy(interrupt)?;
     if let Some(there) = folders.there.as_mut().filter(|_| needs_ssh(participant)) {
-        there.reset(interrupt)?;
+        there.remove_copy(interrupt)?;
     }
-    let most = wishes.longest(None);
-    let words = servers.words(participant, folders, wishes.size);
-    let Ended { is_late, document, errors } = local::run(&words, most, interrupt)?;
+    let most = wishes.transfer_timeout(None);
+    let words = servers.transfer_command(participant, folders, wishes.size);
+    let LocalProgramEnd { is_late, document, errors } = local::run(&words, most, interrupt)?;
     let run = ProgramRun { round, ..ProgramRun::default() };
     let failed = |why: String| Ok(ProgramRun { failed: Some(why), ..run.clone() });
     if is_late {
         return failed(format!("it did not end within {}", Span::from(most)));
     }
-    let report = match watched(&document) {
+    let report = match parse_diagnosis(&document) {
         Ok(report) => report,
         Err(why) => return failed(nothing_watched(&why, &errors)),
     };
     let end = report.command.clone();
     if end.as_ref().and_then(|end| end.code) != Some(0) {
-        return failed(last_words(&errors).unwrap_or_else(|| ended(end.as_ref())));
+        return failed(last_words(&errors).unwrap_or_else(|| exit_reason(end.as_ref())));
     }
-    let fetched = std::fs::metadata(folders.here.file("copy")).map(|copy| ByteCount::new(copy.len()));
+    let fetched = std::fs::metadata(folders.here.file_path("copy")).map(|copy| ByteCount::new(copy.len()));
     let is_intact = is_intact(folders, participant, interrupt)?;
     let failed = (is_intact == Some(false)).then(|| "the file that arrived is another one".to_owned());
     let (took, cpu) = end.map_or((None, None), |end| (Some(end.ran), end.cpu));
     let sends = fetched.is_err();
     let [sender_cpu, receiver_cpu] = if sends { [cpu, None] } else { [None, cpu] };
     let run = ProgramRun { took, is_intact, failed, sender_cpu, receiver_cpu, ..run };
-    Ok(complete(run, fetched.unwrap_or(wishes.size), report))
+    Ok(add_transfer_figures(run, fetched.unwrap_or(wishes.size), report))
 }
 
-fn ended(end: Option<&CommandEnd>) -> String {
+fn exit_reason(end: Option<&CommandEnd>) -> String {
     match end.and_then(|end| end.code) {
         Some(code) => format!("it ended with code {code}"),
         None => "a signal ended it".to_owned(),
@@ -260,12 +268,12 @@ fn ended(end: Option<&CommandEnd>) -> String {
 /// Compares the digests of the copy and of the file. `None` if the program leaves no copy at the
 /// other host.
 fn is_intact(
-    folders: &mut Folders,
+    folders: &mut TransferFolders,
     participant: &Participant,
     interrupt: Interrupt<'_>,
 ) -> Result<Option<bool>, CompareError> {
     let Some(there) = folders.there.as_mut().filter(|_| needs_ssh(participant)) else { return Ok(None) };
-    Ok(Some(there.digest("copy", interrupt)? == folders.here.digest("file", interrupt)?))
+    Ok(Some(there.file_digest("copy", interrupt)? == folders.here.file_digest("file", interrupt)?))
 }
 
 /// Returns a transfer whose folder broke off as one that failed: those before it are kept, and those that need no
@@ -280,8 +288,8 @@ fn or_failed(round: u32, run: Result<ProgramRun, CompareError>) -> Result<Progra
 }
 
 /// Returns the rows, with predictions where the rate of the path was stated.
-fn batch(
-    servers: &Servers,
+fn program_batch(
+    servers: &RemoteServers,
     sender: HostSettings,
     participants: &[Participant],
     runs: Vec<Vec<ProgramRun>>,
@@ -289,19 +297,19 @@ fn batch(
     interrupt: Interrupt<'_>,
 ) -> ProgramBatch {
     let rtt = runs.iter().flatten().filter_map(|run| run.least_rtt).min().unwrap_or_default();
-    let path = Path::symmetric(&PathDirection::of_rate(servers.bandwidth), rtt);
+    let path = Path::with_symmetric_rtt(&PathDirection::of_rate(servers.bandwidth), rtt);
     let is_known = servers.bandwidth.is_some() && rtt > Span::ZERO;
     // Nothing is known of the host that receives, which therefore sets no ceiling.
-    let receiver = HostSettings::unbounded();
-    let predicted = Predicted { path: &path, hosts: [&sender, &receiver], size, iperf3: version_of_iperf3() };
-    let predictions = if is_known { predicted.all(interrupt) } else { Vec::new() };
+    let receiver = HostSettings::without_limits();
+    let predicted = PredictedTransfer { path: &path, hosts: [&sender, &receiver], size, iperf3: version_of_iperf3() };
+    let predictions = if is_known { predicted.predict_all(interrupt) } else { Vec::new() };
     // What is fetched comes from a host of which nothing is known.
     let sends = |participant: &Participant| match participant {
         Participant::Known(program) => program.server_host() == fullpipe_lab::Host::Receiver,
         Participant::Command(_) => false,
     };
     let of = |(participant, runs): (&Participant, Vec<ProgramRun>)| {
-        row(participant.name(), prediction_of(&predictions, participant).filter(|_| sends(participant)), runs)
+        program_row(participant.name(), prediction_of(&predictions, participant).filter(|_| sends(participant)), runs)
     };
     let rows = by_rate(participants.iter().zip(runs).map(of).collect());
     ProgramBatch { name: servers.host.clone(), path, sender, receiver: None, predictions, rows }
@@ -312,39 +320,39 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    use crate::folder::Medium;
+    use crate::folder::FolderMedium;
 
-    fn servers() -> Servers {
+    fn servers() -> RemoteServers {
         let urls = vec!["ftp://x/y".to_owned(), "https://x/z".to_owned()];
-        Servers { host: "me@far".to_owned(), ssh_config: Some("c d".to_owned()), urls, bandwidth: None }
+        RemoteServers { host: "me@far".to_owned(), ssh_config: Some("c d".to_owned()), urls, bandwidth: None }
     }
 
     #[test]
     fn what_fetches_needs_a_url_of_its_own_kind() {
         let servers = servers();
-        assert_eq!(servers.url(Program::Curl), Some("https://x/z"));
-        assert_eq!(servers.url(Program::Ftp), Some("ftp://x/y"));
-        let without = Servers { urls: Vec::new(), ..servers };
-        assert_eq!(without.lacks_url(Program::CurlTls).unwrap(), "no https URL was given with --url");
+        assert_eq!(servers.first_url(TransferProgram::Curl), Some("https://x/z"));
+        assert_eq!(servers.first_url(TransferProgram::Ftp), Some("ftp://x/y"));
+        let without = RemoteServers { urls: Vec::new(), ..servers };
+        assert_eq!(without.lacks_url(TransferProgram::CurlTls).unwrap(), "no https URL was given with --url");
     }
 
     #[test]
     fn the_user_is_for_ssh_alone() {
-        assert_eq!(servers().address(), "far");
-        assert!(servers().ssh().ends_with(&["-F".to_owned(), "c d".to_owned()]));
-        assert!(in_one_word(&servers().ssh()).ends_with("-F 'c d'"));
+        assert_eq!(servers().host_address(), "far");
+        assert!(servers().ssh_command().ends_with(&["-F".to_owned(), "c d".to_owned()]));
+        assert!(in_one_word(&servers().ssh_command()).ends_with("-F 'c d'"));
     }
 
     #[test]
     fn a_folder_that_breaks_off_fails_its_transfer_and_keeps_the_others() {
         let ssh = ["sh", "-c", "echo /tmp/fullpipe-compare.x; read -r x; echo done"].map(str::to_owned);
-        let mut folder = Folder::at("far", &ssh, Medium::Memory).unwrap();
-        let participants = Participant::of(&[Program::Scp], &[]);
+        let mut folder = TransferFolder::create_remote("far", &ssh, FolderMedium::Memory).unwrap();
+        let participants = Participant::from_programs(&[TransferProgram::Scp], &[]);
         let flag = AtomicBool::new(false);
         let interrupt = Interrupt(&flag);
-        let rounds = Rounds { batch: "far", participants: &participants, count: 3, interrupt };
+        let rounds = ComparisonRounds { batch: "far", participants: &participants, count: 3, interrupt };
         let mut transfer = |_: &Participant, round: u32| {
-            let moved = folder.reset(interrupt).map(|()| ProgramRun { round, ..ProgramRun::default() });
+            let moved = folder.remove_copy(interrupt).map(|()| ProgramRun { round, ..ProgramRun::default() });
             or_failed(round, moved)
         };
         let runs = rounds.run(&mut transfer, &mut |_| {}).unwrap();
@@ -356,7 +364,7 @@ mod tests {
     #[test]
     fn what_needs_ssh_is_left_out_without_it() {
         let command = ["nc", "{host}"].map(str::to_owned);
-        let mut participants = Participant::of(&[Program::Scp, Program::Iperf3], &command);
+        let mut participants = Participant::from_programs(&[TransferProgram::Scp, TransferProgram::Iperf3], &command);
         let mut left_out = Vec::new();
         let error = CompareError::Folder { place: "far".to_owned(), why: "no route".to_owned() };
         leave_out(&mut participants, &mut left_out, &error).unwrap();

@@ -5,7 +5,7 @@ use fullpipe_units::{BitRate, ByteCount};
 
 /// A transfer whose rate is predicted.
 #[derive(Clone, Copy)]
-pub(crate) struct Predicted<'p> {
+pub(crate) struct PredictedTransfer<'p> {
     /// The path from the sender to the receiver.
     pub(crate) path: &'p Path,
     /// Settings of the sender and of the receiver.
@@ -20,6 +20,6 @@ pub(crate) struct Predicted<'p> {
 pub(crate) type Limited = (BitRate, Limit);
 
 /// Returns a load of blocking writers over so many connections.
-pub(crate) fn request(connections: u16) -> Request {
+pub(crate) fn blocking_request(connections: u16) -> Request {
     Request { writer: Writer::Blocking, streams: connections, ..Request::default() }
 }

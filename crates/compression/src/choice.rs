@@ -20,7 +20,7 @@ const IS_DEAR: f64 = 0.5;
 
 /// A block that was compressed.
 #[derive(Debug)]
-pub struct Trial {
+pub struct CompressionTrial {
     /// Bytes of the block before.
     pub payload: usize,
     /// Bytes of the block as it crosses the way.
@@ -33,7 +33,7 @@ pub struct Trial {
 
 /// The decision for or against compression, between two blocks.
 #[derive(Debug, Default)]
-pub struct Choice {
+pub struct CompressionChoice {
     /// Index of the level.
     rung: usize,
     /// Payload that still passes as it is, and that was to pass since the last trial.
@@ -41,9 +41,9 @@ pub struct Choice {
     pause: u64,
 }
 
-impl Choice {
+impl CompressionChoice {
     /// Returns the level of the next block, of `length` bytes; `None` if it shall not be compressed.
-    pub fn level(&mut self, length: usize) -> Option<i32> {
+    pub fn next_level(&mut self, length: usize) -> Option<i32> {
         if length < MIN_PAYLOAD {
             return None;
         }
@@ -55,7 +55,7 @@ impl Choice {
     }
 
     /// Compares what a block saved on the wire with the time that it took. A rate that is not known counts as low.
-    pub fn note(&mut self, trial: &Trial) {
+    pub fn record_trial(&mut self, trial: &CompressionTrial) {
         let rate = trial.way.filter(|rate| *rate > BitRate::ZERO);
         let on_way = |bytes: usize| rate.map_or(Span::MAX, |rate| rate.time_for(ByteCount::new(bytes as u64)));
         let saved = trial.payload.saturating_sub(trial.packed);
@@ -68,9 +68,9 @@ impl Choice {
         }
         self.pause = 0;
         let sent = on_way(trial.packed);
-        if rate.is_some() && trial.took < sent.scaled(IS_CHEAP) {
+        if rate.is_some() && trial.took < sent.scale_by(IS_CHEAP) {
             self.rung = (self.rung + 1).min(LEVELS.len() - 1);
-        } else if trial.took > sent.scaled(IS_DEAR) {
+        } else if trial.took > sent.scale_by(IS_DEAR) {
             self.rung = self.rung.saturating_sub(1);
         }
     }
@@ -82,15 +82,15 @@ mod tests {
 
     const BLOCK: usize = 128 << 10;
 
-    fn trial(packed: usize, micros: u64, mbps: Option<u64>) -> Trial {
+    fn trial(packed: usize, micros: u64, mbps: Option<u64>) -> CompressionTrial {
         let way = mbps.map(BitRate::from_mbps);
-        Trial { payload: BLOCK, packed, took: Span::from_micros(micros), way }
+        CompressionTrial { payload: BLOCK, packed, took: Span::from_micros(micros), way }
     }
 
     /// Payload of whole blocks until the next trial.
-    fn pause(choice: &mut Choice) -> u64 {
+    fn pause(choice: &mut CompressionChoice) -> u64 {
         let mut passed = 0;
-        while choice.level(BLOCK).is_none() {
+        while choice.next_level(BLOCK).is_none() {
             passed += BLOCK as u64;
         }
         passed
@@ -98,15 +98,15 @@ mod tests {
 
     #[test]
     fn what_saves_nothing_is_tried_ever_more_rarely() {
-        let mut choice = Choice::default();
+        let mut choice = CompressionChoice::default();
         let mut pauses = Vec::new();
         for _ in 0..10 {
-            choice.note(&trial(BLOCK + 4, 30, Some(20)));
+            choice.record_trial(&trial(BLOCK + 4, 30, Some(20)));
             pauses.push(pause(&mut choice));
         }
         assert_eq!((pauses[0], pauses[1], pauses[9]), (MIN_PAUSE, 2 * MIN_PAUSE, MAX_PAUSE));
         // One that wins ends that.
-        choice.note(&trial(BLOCK / 3, 300, Some(20)));
+        choice.record_trial(&trial(BLOCK / 3, 300, Some(20)));
         assert_eq!(pause(&mut choice), 0);
     }
 
@@ -114,25 +114,25 @@ mod tests {
     fn compression_must_be_faster_than_the_way_sends_what_it_saves() {
         // 2/3 of 128 KiB are saved: 35 ms at 20 Mbit/s, 70 µs at 10 Gbit/s.
         for (mbps, wins) in [(Some(20), true), (Some(1000), true), (Some(10_000), false), (None, true)] {
-            let mut choice = Choice::default();
-            choice.note(&trial(BLOCK / 3, 300, mbps));
-            assert_eq!(choice.level(BLOCK).is_some(), wins, "{mbps:?}");
+            let mut choice = CompressionChoice::default();
+            choice.record_trial(&trial(BLOCK / 3, 300, mbps));
+            assert_eq!(choice.next_level(BLOCK).is_some(), wins, "{mbps:?}");
         }
     }
 
     #[test]
     fn a_slow_way_gets_a_higher_level_and_a_fast_one_the_first() {
-        let mut choice = Choice::default();
+        let mut choice = CompressionChoice::default();
         let levels = [(300, 20), (500, 20), (1300, 20), (1300, 200), (500, 1000)].map(|(micros, mbps)| {
-            choice.note(&trial(BLOCK / 3, micros, Some(mbps)));
-            choice.level(BLOCK)
+            choice.record_trial(&trial(BLOCK / 3, micros, Some(mbps)));
+            choice.next_level(BLOCK)
         });
         assert_eq!(levels, [Some(3), Some(6), Some(6), Some(3), Some(1)]);
     }
 
     #[test]
     fn small_messages_pass_as_they_are_and_end_no_pause() {
-        let mut choice = Choice::default();
-        assert_eq!((choice.level(MIN_PAYLOAD - 1), choice.level(MIN_PAYLOAD)), (None, Some(LEVELS[0])));
+        let mut choice = CompressionChoice::default();
+        assert_eq!((choice.next_level(MIN_PAYLOAD - 1), choice.next_level(MIN_PAYLOAD)), (None, Some(LEVELS[0])));
     }
 }

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertSt
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::record_stream::RecordStream;
-use crate::records::{Records, Secrets};
+use crate::records::{TlsRecords, TrafficSecrets};
 
 /// The first byte of a TLS client: the type of a handshake record (RFC 8446, section 5.1). No cookie begins so.
 pub const HANDSHAKE: u8 = 0x16;
@@ -54,10 +54,10 @@ impl TlsIdentity {
     /// If they cannot be read, or do not belong together.
     pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(|cause| TlsError::Pem { wanted: "private key", cause })?;
-        let config = ServerConfig::builder_with_provider(provider())
+        let config = ServerConfig::builder_with_provider(crypto_provider())
             .with_protocol_versions(VERSIONS)?
             .with_no_client_auth()
-            .with_single_cert(chain(pem)?, key)?;
+            .with_single_cert(certificate_chain(pem)?, key)?;
         Ok(Self(Arc::new(config)))
     }
 
@@ -65,9 +65,9 @@ impl TlsIdentity {
     ///
     /// # Errors
     /// If the client does not speak it, or closes the connection.
-    pub async fn accept(&self, stream: TcpStream) -> io::Result<Control> {
+    pub async fn accept_tls(&self, stream: TcpStream) -> io::Result<ControlConnection> {
         let stream = TlsAcceptor::from(Arc::clone(&self.0)).accept(RecordStream::new(stream)).await?;
-        Ok(Control::encrypted(stream.into(), Arc::default()))
+        Ok(ControlConnection::from_tls_stream(stream.into(), Arc::default()))
     }
 }
 
@@ -77,8 +77,8 @@ impl TlsTrust {
     /// # Errors
     /// If they cannot be read.
     pub fn from_pem(authorities: &[u8]) -> Result<Self, TlsError> {
-        let verifier = Verifier::new(chain(authorities)?)?;
-        let config = ClientConfig::builder_with_provider(provider())
+        let verifier = CertificateVerifier::new(certificate_chain(authorities)?)?;
+        let config = ClientConfig::builder_with_provider(crypto_provider())
             .with_protocol_versions(VERSIONS)?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
@@ -90,10 +90,10 @@ impl TlsTrust {
     ///
     /// # Errors
     /// If it does not speak it, or has no trusted certificate for its name.
-    pub async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<Control> {
+    pub async fn connect_tls(&self, host: &str, stream: TcpStream) -> io::Result<ControlConnection> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, RecordStream::new(stream)).await?;
-        Ok(Control::encrypted(stream.into(), Arc::default()))
+        Ok(ControlConnection::from_tls_stream(stream.into(), Arc::default()))
     }
 }
 
@@ -102,24 +102,24 @@ impl TlsTrust {
 /// The usual self-signed certificate may sign others (`openssl req -x509` sets `CA:TRUE`). As an authority it is none
 /// of a server, and as a server's it has no authority; yet it is the very one that the user chose.
 #[derive(Debug)]
-struct Verifier {
+struct CertificateVerifier {
     trusted: Vec<CertificateDer<'static>>,
     authorities: Arc<WebPkiServerVerifier>,
 }
 
-impl Verifier {
+impl CertificateVerifier {
     fn new(trusted: Vec<CertificateDer<'static>>) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         for authority in &trusted {
             roots.add(authority.clone())?;
         }
-        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), crypto_provider()).build();
         let authorities = authorities.map_err(|error| rustls::Error::General(error.to_string()))?;
         Ok(Self { trusted, authorities })
     }
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -167,12 +167,12 @@ pub(crate) const PART: &[u8] = b"fullpipe pinned 1 part";
 /// Both ends are fullpipe, so nothing older is needed.
 pub(crate) const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+pub(crate) fn crypto_provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
 /// At least one certificate.
-fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificate_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let failed = |cause| TlsError::Pem { wanted: "certificate", cause };
     let chain: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(failed)?;
     if chain.is_empty() { Err(failed(PemError::NoItemsFound)) } else { Ok(chain) }
@@ -204,28 +204,28 @@ by_reference!(TlsTrust);
 
 /// A control connection.
 #[derive(Debug)]
-pub enum Control {
+pub enum ControlConnection {
     /// In the clear.
     Plain(TcpStream),
     /// Inside TLS.
-    Encrypted(Box<Encrypted>),
+    Encrypted(Box<TlsConnection>),
 }
 
 /// A connection inside TLS.
 #[derive(Debug)]
-pub struct Encrypted {
+pub struct TlsConnection {
     pub(crate) stream: TlsStream<RecordStream>,
     /// The secrets that its handshake stated; none if no code takes its records over.
-    secrets: Arc<Secrets>,
+    secrets: Arc<TrafficSecrets>,
 }
 
-impl Control {
-    pub(crate) fn encrypted(stream: TlsStream<RecordStream>, secrets: Arc<Secrets>) -> Self {
-        Self::Encrypted(Box::new(Encrypted { stream, secrets }))
+impl ControlConnection {
+    pub(crate) fn from_tls_stream(stream: TlsStream<RecordStream>, secrets: Arc<TrafficSecrets>) -> Self {
+        Self::Encrypted(Box::new(TlsConnection { stream, secrets }))
     }
 
     /// The connection that carries it.
-    pub fn tcp(&self) -> &TcpStream {
+    pub fn tcp_stream(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
             Self::Encrypted(encrypted) => &encrypted.stream.get_ref().0.tcp,
@@ -262,16 +262,16 @@ impl Control {
     /// # Errors
     /// Fails if a message was read or written in part, if the other end has changed its keys already, and if TLS is
     /// that of a certificate ([`TlsIdentity`]).
-    pub fn into_records(self) -> io::Result<(TcpStream, Option<Records>)> {
-        let Encrypted { stream, secrets } = match self {
+    pub fn into_records(self) -> io::Result<(TcpStream, Option<TlsRecords>)> {
+        let TlsConnection { stream, secrets } = match self {
             Self::Plain(stream) => return Ok((stream, None)),
             Self::Encrypted(encrypted) => *encrypted,
         };
-        let (stream, tls) = parts(stream);
+        let (stream, tls) = split_tls_stream(stream);
         if !stream.is_between_records() {
             return Err(io::Error::other("a record of TLS was read in part"));
         }
-        Ok((stream.tcp, Some(Records::take_over(tls, &secrets)?)))
+        Ok((stream.tcp, Some(TlsRecords::take_over(tls, &secrets)?)))
     }
 
     /// Waits for bytes and returns them; none at the end. Holds no buffer while it waits, and loses nothing if it is
@@ -279,11 +279,11 @@ impl Control {
     ///
     /// # Errors
     /// If the connection broke.
-    pub async fn receive(&mut self) -> io::Result<Vec<u8>> {
+    pub async fn receive_bytes(&mut self) -> io::Result<Vec<u8>> {
         self.receive_and_send(&mut Vec::new()).await
     }
 
-    /// Does the same as [`Control::receive`], and meanwhile sends as much of `waiting` as the connection takes, which
+    /// Does the same as [`ControlConnection::receive_bytes`], and meanwhile sends as much of `waiting` as the connection takes, which
     /// is then removed from it, also if this is cancelled.
     ///
     /// # Errors
@@ -316,14 +316,14 @@ impl Control {
     ///
     /// # Errors
     /// If the connection broke.
-    pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes).await?;
         self.flush().await
     }
 }
 
 /// Returns the stream below TLS, and the state of TLS.
-fn parts(stream: TlsStream<RecordStream>) -> (RecordStream, rustls::Connection) {
+fn split_tls_stream(stream: TlsStream<RecordStream>) -> (RecordStream, rustls::Connection) {
     match stream {
         TlsStream::Client(stream) => {
             let (stream, tls) = stream.into_inner();
@@ -336,7 +336,7 @@ fn parts(stream: TlsStream<RecordStream>) -> (RecordStream, rustls::Connection) 
     }
 }
 
-impl AsyncRead for Control {
+impl AsyncRead for ControlConnection {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, into),
@@ -345,7 +345,7 @@ impl AsyncRead for Control {
     }
 }
 
-impl AsyncWrite for Control {
+impl AsyncWrite for ControlConnection {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
@@ -371,18 +371,18 @@ impl AsyncWrite for Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loopback::{self, run};
+    use crate::loopback::{self, run_test};
     use socket2::SockRef;
     use std::time::Duration;
     use tokio::io::AsyncReadExt;
     use tokio::time::timeout;
 
     /// Two ends, with buffers that do not hold [`message`].
-    async fn connected() -> (Control, TcpStream) {
-        let (other, stream) = loopback::connected().await;
+    async fn connected() -> (ControlConnection, TcpStream) {
+        let (other, stream) = loopback::connected_pair().await;
         SockRef::from(&stream).set_send_buffer_size(64 << 10).unwrap();
         SockRef::from(&other).set_recv_buffer_size(64 << 10).unwrap();
-        (Control::Plain(stream), other)
+        (ControlConnection::Plain(stream), other)
     }
 
     fn message() -> Vec<u8> {
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn what_the_other_end_does_not_take_keeps_nothing_from_being_received() {
-        run(async {
+        run_test(async {
             let (mut control, mut other) = connected().await;
             let mut waiting = message();
             let idle = timeout(Duration::from_millis(50), control.receive_and_send(&mut waiting)).await;
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn what_was_said_before_the_connection_broke_is_received() {
-        run(async {
+        run_test(async {
             let (mut control, mut other) = connected().await;
             other.write_all(&[12]).await.unwrap();
             drop(other);

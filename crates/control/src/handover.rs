@@ -30,7 +30,7 @@ impl PinnedHandover {
     }
 
     /// Passes a connection on of which nothing has been read. Without a receiver it is closed.
-    pub fn pass(&self, stream: TcpStream, client: SocketAddr) {
+    pub fn pass_connection(&self, stream: TcpStream, client: SocketAddr) {
         if let Ok(stream) = stream.into_std() {
             let _ = self.0.send((stream, client));
         }
@@ -42,7 +42,7 @@ impl HandedConnections {
     ///
     /// # Errors
     /// Fails if it cannot be used here.
-    pub async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+    pub async fn next_connection(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
         match self.0.recv().await {
             Some((stream, client)) => Ok((TcpStream::from_std(stream)?, client)),
             None => std::future::pending().await,
@@ -78,23 +78,25 @@ pub async fn begins_pinned_tls(stream: &TcpStream) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loopback::{connected, run};
+    use crate::loopback::{connected_pair, run_test};
     use crate::{PeerTls, PinnedTls};
     use tokio::io::AsyncWriteExt;
 
     #[test]
     fn the_first_message_of_pinned_tls_is_known_from_those_of_others_also_in_parts() {
-        run(async {
+        run_test(async {
             let pinned = PinnedTls::of_secret(&[1; 32]).unwrap();
             for tls in [pinned.clone(), pinned.with_parts()] {
-                let (caller, called) = connected().await;
-                let call = tokio::spawn(async move { tls.call(caller).await.map(drop) });
+                let (caller, called) = connected_pair().await;
+                let call = tokio::spawn(async move { tls.connect_pinned(caller).await.map(drop) });
                 assert!(begins_pinned_tls(&called).await.unwrap());
                 call.abort();
             }
-            let (caller, called) = connected().await;
-            let key = fullpipe_iperf::Key::from_file_content(b"correct horse battery").unwrap();
-            let call = async move { crate::Peer::call(caller, &key, Some(&PeerTls::new().unwrap())).await.map(drop) };
+            let (caller, called) = connected_pair().await;
+            let key = fullpipe_iperf::SharedKey::from_file_content(b"correct horse battery").unwrap();
+            let call = async move {
+                crate::AuthenticatedPeer::connect_peer(caller, &key, Some(&PeerTls::new().unwrap())).await.map(drop)
+            };
             let call = tokio::spawn(call);
             assert!(!begins_pinned_tls(&called).await.unwrap());
             call.abort();
@@ -103,7 +105,7 @@ mod tests {
                 (&[&[HANDSHAKE, 3], &[1, 0], &[20, 1, 0], b"\0\x11fullpipe pin", b"ned 1"], true),
                 (&[&[HANDSHAKE, 3, 1, 0, 8], b"12345678"], false),
             ] {
-                let (mut caller, called) = connected().await;
+                let (mut caller, called) = connected_pair().await;
                 let written = async {
                     for part in parts {
                         caller.write_all(part).await.unwrap();

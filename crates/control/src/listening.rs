@@ -33,7 +33,7 @@ pub fn listen_tcp(
 ) -> Result<TcpListener, ListenError> {
     let at = |address: IpAddr| {
         let address = SocketAddr::new(address, port);
-        bind(address, &prepare).map_err(|cause| ListenError { address, cause })
+        bind_listener(address, &prepare).map_err(|cause| ListenError { address, cause })
     };
     match address {
         Some(address) => at(address),
@@ -44,7 +44,7 @@ pub fn listen_tcp(
     }
 }
 
-fn bind(address: SocketAddr, prepare: impl Fn(&Socket) -> io::Result<()>) -> io::Result<TcpListener> {
+fn bind_listener(address: SocketAddr, prepare: impl Fn(&Socket) -> io::Result<()>) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;

@@ -10,7 +10,7 @@ use aws_lc_rs::rsa::{
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use fullpipe_iperf::{Credentials, ErrorNumber, Refusal, UserError, Users};
+use fullpipe_iperf::{ErrorNumber, TestRefusal, UserCredentials, UserError, UserList};
 use fullpipe_units::Span;
 use thiserror::Error;
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
@@ -21,7 +21,7 @@ use crate::connection::by_reference;
 
 /// The padding of a text that RSA encrypts (RFC 8017, section 7). Both ends must choose the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Padding {
+pub enum RsaPadding {
     /// OAEP with SHA-1, which is OpenSSL's default: iperf3's since 3.17.
     Oaep,
     /// PKCS#1 v1.5: the only one of iperf3 before 3.17. A client that can distinguish a server's answers to badly
@@ -55,33 +55,33 @@ pub enum RsaError {
 
 /// The user name and password of a client, with the server's public key.
 #[derive(Clone)]
-pub struct Login(Arc<Sealer>);
+pub struct ClientLogin(Arc<LoginKey>);
 
-struct Sealer {
-    credentials: Credentials,
+struct LoginKey {
+    credentials: UserCredentials,
     key: RsaPublicKey,
-    padding: Padding,
+    padding: RsaPadding,
 }
 
 /// The users of a server, with its private key.
 #[derive(Clone)]
-pub struct Authenticator(Arc<Opener>);
+pub struct LoginAuthenticator(Arc<AuthenticatorKey>);
 
 /// A user name and a password that were decrypted, and not checked yet.
 pub struct LoginAttempt {
-    authenticator: Authenticator,
+    authenticator: LoginAuthenticator,
     text: Zeroizing<Vec<u8>>,
 }
 
-struct Opener {
+struct AuthenticatorKey {
     key: RsaPrivateKey,
-    padding: Padding,
-    users: Users,
+    padding: RsaPadding,
+    users: UserList,
     skew: Span,
 }
 
-by_reference!(Login);
-by_reference!(Authenticator);
+by_reference!(ClientLogin);
+by_reference!(LoginAuthenticator);
 
 impl RsaPublicKey {
     /// Reads the key from PEM with `BEGIN PUBLIC KEY`, as `openssl rsa -pubout` writes it.
@@ -117,20 +117,20 @@ fn from_pkcs1(der: &[u8]) -> Option<PrivateDecryptingKey> {
     PrivateDecryptingKey::from_pkcs8(pkcs8.as_ref()).ok()
 }
 
-impl Login {
+impl ClientLogin {
     /// Returns the login with these `credentials` at the server with this `key`.
-    pub fn new(credentials: Credentials, key: RsaPublicKey, padding: Padding) -> Self {
-        Self(Arc::new(Sealer { credentials, key, padding }))
+    pub fn new(credentials: UserCredentials, key: RsaPublicKey, padding: RsaPadding) -> Self {
+        Self(Arc::new(LoginKey { credentials, key, padding }))
     }
 
     /// Returns a token that proves the login, made `now` seconds after 1970-01-01 UTC. Each token is another.
     ///
     /// # Errors
     /// If name and password are too long for the server's key.
-    pub fn token(&self, now: u64) -> Result<String, Refusal> {
-        let Sealer { credentials, key, padding } = &*self.0;
+    pub fn create_token(&self, now: u64) -> Result<String, TestRefusal> {
+        let LoginKey { credentials, key, padding } = &*self.0;
         let text = credentials.to_text(now);
-        let sealed = encrypt(key, *padding, text.as_bytes()).map_err(|_| Refusal {
+        let sealed = rsa_encrypt(key, *padding, text.as_bytes()).map_err(|_| TestRefusal {
             number: ErrorNumber::AUTHENTICATION,
             why: format!(
                 "user name and password are too long for the server's key of {} bits",
@@ -141,39 +141,39 @@ impl Login {
     }
 }
 
-fn encrypt(key: &RsaPublicKey, padding: Padding, text: &[u8]) -> Result<Vec<u8>, Unspecified> {
+fn rsa_encrypt(key: &RsaPublicKey, padding: RsaPadding, text: &[u8]) -> Result<Vec<u8>, Unspecified> {
     let key = key.0.clone();
     let mut sealed = vec![0; key.key_size_bytes()];
     let length = match padding {
-        Padding::Oaep => OaepPublicEncryptingKey::new(key)?.encrypt(&OAEP_SHA1_MGF1SHA1, text, &mut sealed, None),
-        Padding::Pkcs1 => Pkcs1PublicEncryptingKey::new(key)?.encrypt(text, &mut sealed),
+        RsaPadding::Oaep => OaepPublicEncryptingKey::new(key)?.encrypt(&OAEP_SHA1_MGF1SHA1, text, &mut sealed, None),
+        RsaPadding::Pkcs1 => Pkcs1PublicEncryptingKey::new(key)?.encrypt(text, &mut sealed),
     }?
     .len();
     sealed.truncate(length);
     Ok(sealed)
 }
 
-impl Authenticator {
+impl LoginAuthenticator {
     /// Accepts `users` who encrypt with this `key` and `padding`, and whose clocks differ from ours by `skew` at most.
-    pub fn new(users: Users, key: RsaPrivateKey, padding: Padding, skew: Span) -> Self {
-        Self(Arc::new(Opener { key, padding, users, skew }))
+    pub fn new(users: UserList, key: RsaPrivateKey, padding: RsaPadding, skew: Span) -> Self {
+        Self(Arc::new(AuthenticatorKey { key, padding, users, skew }))
     }
 
     /// Decrypts a client's `token`, which takes milliseconds.
     ///
     /// # Errors
     /// Fails if there is none.
-    pub fn open(&self, token: Option<&str>) -> Result<LoginAttempt, UserError> {
+    pub fn decrypt_token(&self, token: Option<&str>) -> Result<LoginAttempt, UserError> {
         let sealed = BASE64_STANDARD.decode(token.ok_or(UserError::Missing)?).unwrap_or_default();
         // What cannot be decrypted goes the same way as a wrong password: no client must be able to distinguish them.
-        let text = decrypt(&self.0.key, self.0.padding, &sealed).unwrap_or_default();
+        let text = rsa_decrypt(&self.0.key, self.0.padding, &sealed).unwrap_or_default();
         Ok(LoginAttempt { authenticator: self.clone(), text })
     }
 }
 
 impl LoginAttempt {
     /// Returns the number of its user among those of the server; `None` if it names none of them.
-    pub fn user(&self) -> Option<usize> {
+    pub fn user_index(&self) -> Option<usize> {
         self.authenticator.0.users.number_of_user(&self.text)
     }
 
@@ -181,17 +181,17 @@ impl LoginAttempt {
     ///
     /// # Errors
     /// Returns the reason of a refusal, for our log alone.
-    pub fn check(&self, now: u64) -> Result<(), UserError> {
-        self.authenticator.0.users.check(&self.text, now, self.authenticator.0.skew)
+    pub fn check_login(&self, now: u64) -> Result<(), UserError> {
+        self.authenticator.0.users.check_login(&self.text, now, self.authenticator.0.skew)
     }
 }
 
-fn decrypt(key: &RsaPrivateKey, padding: Padding, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Unspecified> {
+fn rsa_decrypt(key: &RsaPrivateKey, padding: RsaPadding, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Unspecified> {
     let key = key.0.clone();
     let mut text = Zeroizing::new(vec![0; key.key_size_bytes()]);
     let length = match padding {
-        Padding::Oaep => OaepPrivateDecryptingKey::new(key)?.decrypt(&OAEP_SHA1_MGF1SHA1, sealed, &mut text, None),
-        Padding::Pkcs1 => Pkcs1PrivateDecryptingKey::new(key)?.decrypt(sealed, &mut text),
+        RsaPadding::Oaep => OaepPrivateDecryptingKey::new(key)?.decrypt(&OAEP_SHA1_MGF1SHA1, sealed, &mut text, None),
+        RsaPadding::Pkcs1 => Pkcs1PrivateDecryptingKey::new(key)?.decrypt(sealed, &mut text),
     }?
     .len();
     text.truncate(length);
@@ -214,34 +214,34 @@ mod tests {
 
     const NOW: u64 = 1_795_292_129;
 
-    fn authenticator(key: &[u8], padding: Padding) -> Authenticator {
+    fn authenticator(key: &[u8], padding: RsaPadding) -> LoginAuthenticator {
         let file = b"mario,bf7a49a846d44b454a5d11e7acfaf13d138bbe0b7483aa3e050879700572709b\n";
-        let (users, key) = (Users::from_file_content(file).unwrap(), RsaPrivateKey::from_pem(key).unwrap());
-        Authenticator::new(users, key, padding, Span::from_secs(10))
+        let (users, key) = (UserList::from_file_content(file).unwrap(), RsaPrivateKey::from_pem(key).unwrap());
+        LoginAuthenticator::new(users, key, padding, Span::from_secs(10))
     }
 
-    fn login(password: &str, padding: Padding) -> Login {
-        let credentials = Credentials::new("mario".to_owned(), Zeroizing::new(password.to_owned())).unwrap();
-        Login::new(credentials, RsaPublicKey::from_pem(PUBLIC).unwrap(), padding)
+    fn login(password: &str, padding: RsaPadding) -> ClientLogin {
+        let credentials = UserCredentials::new("mario".to_owned(), Zeroizing::new(password.to_owned())).unwrap();
+        ClientLogin::new(credentials, RsaPublicKey::from_pem(PUBLIC).unwrap(), padding)
     }
 
-    fn check(authenticator: &Authenticator, token: Option<&str>, now: u64) -> Result<(), UserError> {
-        authenticator.open(token)?.check(now)
+    fn check(authenticator: &LoginAuthenticator, token: Option<&str>, now: u64) -> Result<(), UserError> {
+        authenticator.decrypt_token(token)?.check_login(now)
     }
 
     #[test]
     fn from_3_17_on_tokens_are_padded_with_oaep() {
-        assert_eq!(check(&authenticator(PRIVATE, Padding::Oaep), Some(OAEP.trim()), NOW), Ok(()));
-        assert_eq!(check(&authenticator(PRIVATE, Padding::Pkcs1), Some(PKCS1.trim()), NOW), Ok(()));
+        assert_eq!(check(&authenticator(PRIVATE, RsaPadding::Oaep), Some(OAEP.trim()), NOW), Ok(()));
+        assert_eq!(check(&authenticator(PRIVATE, RsaPadding::Pkcs1), Some(PKCS1.trim()), NOW), Ok(()));
     }
 
     #[test]
     fn a_token_of_the_other_padding_or_for_another_key_is_unreadable() {
         for (key, padding, token) in [
-            (PRIVATE, Padding::Oaep, PKCS1),
-            (PRIVATE, Padding::Pkcs1, OAEP),
-            (TRADITIONAL, Padding::Oaep, OAEP),
-            (TRADITIONAL, Padding::Pkcs1, PKCS1),
+            (PRIVATE, RsaPadding::Oaep, PKCS1),
+            (PRIVATE, RsaPadding::Pkcs1, OAEP),
+            (TRADITIONAL, RsaPadding::Oaep, OAEP),
+            (TRADITIONAL, RsaPadding::Pkcs1, PKCS1),
         ] {
             let refused = check(&authenticator(key, padding), Some(token.trim()), NOW);
             assert_eq!(refused, Err(UserError::Unreadable), "{padding:?}");
@@ -250,20 +250,24 @@ mod tests {
 
     #[test]
     fn our_tokens_open_with_both_paddings() {
-        for padding in [Padding::Oaep, Padding::Pkcs1] {
+        for padding in [RsaPadding::Oaep, RsaPadding::Pkcs1] {
             let authenticator = authenticator(PRIVATE, padding);
-            let token = login("rossi", padding).token(NOW).unwrap();
+            let token = login("rossi", padding).create_token(NOW).unwrap();
             assert_eq!(check(&authenticator, Some(&token), NOW + 10), Ok(()));
             assert!(matches!(check(&authenticator, Some(&token), NOW + 11), Err(UserError::Stale { .. })));
-            let wrong = login("Rossi", padding).token(NOW).unwrap();
+            let wrong = login("Rossi", padding).create_token(NOW).unwrap();
             assert_eq!(check(&authenticator, Some(&wrong), NOW), Err(UserError::Password("mario".to_owned())));
-            assert_ne!(login("rossi", padding).token(NOW).unwrap(), token, "nobody sees that it is the same again");
+            assert_ne!(
+                login("rossi", padding).create_token(NOW).unwrap(),
+                token,
+                "nobody sees that it is the same again"
+            );
         }
     }
 
     #[test]
     fn what_is_no_token_is_refused() {
-        for padding in [Padding::Oaep, Padding::Pkcs1] {
+        for padding in [RsaPadding::Oaep, RsaPadding::Pkcs1] {
             let authenticator = authenticator(PRIVATE, padding);
             assert_eq!(check(&authenticator, None, NOW), Err(UserError::Missing));
             for token in ["", "not base64!", "AAAA", &"A".repeat(344), &"/".repeat(342), &"A".repeat(8000)] {
@@ -275,9 +279,9 @@ mod tests {
     #[test]
     fn a_password_is_as_long_as_the_key_carries() {
         // A key of 256 bytes; 11 of padding with PKCS#1 and 42 with OAEP; 35 of everything but the password.
-        for (padding, longest) in [(Padding::Pkcs1, 256 - 11 - 35), (Padding::Oaep, 256 - 42 - 35)] {
-            assert!(login(&"x".repeat(longest), padding).token(NOW).is_ok(), "{padding:?}");
-            let refused = login(&"x".repeat(longest + 1), padding).token(NOW).unwrap_err();
+        for (padding, longest) in [(RsaPadding::Pkcs1, 256 - 11 - 35), (RsaPadding::Oaep, 256 - 42 - 35)] {
+            assert!(login(&"x".repeat(longest), padding).create_token(NOW).is_ok(), "{padding:?}");
+            let refused = login(&"x".repeat(longest + 1), padding).create_token(NOW).unwrap_err();
             assert!(refused.why.contains("too long for the server's key of 2048 bits"), "{}", refused.why);
         }
     }

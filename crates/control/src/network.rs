@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// A network of addresses with a common prefix, as `192.0.2.0/24` or `2001:db8::/32`; a single address is one as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Network {
+pub struct AddressPrefix {
     prefix: u128,
     /// Length of the prefix in bits. IPv4 addresses count as IPv6 addresses, so their prefixes have at least 96.
     length: u32,
@@ -19,9 +19,9 @@ pub struct Network {
 #[error("`{0}` is not a network: write an address, or a network as 192.0.2.0/24 or 2001:db8::/32")]
 pub struct NetworkError(String);
 
-impl Network {
+impl AddressPrefix {
     /// Returns true if `address` belongs to the network. An IPv4 address may also be written as `::ffff:192.0.2.1`.
-    pub fn contains(&self, address: IpAddr) -> bool {
+    pub fn contains_address(&self, address: IpAddr) -> bool {
         prefix_of(to_bits(address), self.length) == self.prefix
     }
 
@@ -31,13 +31,13 @@ impl Network {
     }
 
     /// Returns true if every address of `other` belongs to this network.
-    pub fn covers(&self, other: &Self) -> bool {
+    pub fn covers_network(&self, other: &Self) -> bool {
         other.length >= self.length && prefix_of(other.prefix, self.length) == self.prefix
     }
 }
 
 /// Writes it so that it can be read again.
-impl fmt::Display for Network {
+impl fmt::Display for AddressPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = Ipv6Addr::from_bits(self.prefix);
         match (address.to_ipv4_mapped(), self.length.checked_sub(96)) {
@@ -47,7 +47,7 @@ impl fmt::Display for Network {
     }
 }
 
-impl FromStr for Network {
+impl FromStr for AddressPrefix {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Result<Self, NetworkError> {
@@ -65,14 +65,14 @@ impl FromStr for Network {
 }
 
 /// Returns true if an address is in none of the networks that `deny` names, and in one of `allow`, if that names any.
-pub fn is_admitted(address: IpAddr, allow: &[Network], deny: &[Network]) -> bool {
-    let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
+pub fn is_admitted(address: IpAddr, allow: &[AddressPrefix], deny: &[AddressPrefix]) -> bool {
+    let is_in = |networks: &[AddressPrefix]| networks.iter().any(|network| network.contains_address(address));
     !is_in(deny) && (allow.is_empty() || is_in(allow))
 }
 
 /// Returns an IPv4-mapped address as an IPv4 address: sockets for both families have clients as `::ffff:192.0.2.1`. Any
 /// other address stays as it is: without its scope, a link-local one could not be reached.
-pub fn canonical(address: SocketAddr) -> SocketAddr {
+pub fn canonical_address(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V6(mapped) => {
             mapped.ip().to_ipv4_mapped().map_or(address, |plain| SocketAddr::new(plain.into(), mapped.port()))
@@ -90,11 +90,11 @@ pub fn client_prefix(address: IpAddr) -> u128 {
 /// Returns the networks that count as one client at `address`, each with how many times the quota of a client it has:
 /// an IPv4 address itself; of IPv6, its /64 network once, and twice and four times its /56 and /48, as providers assign
 /// them to one site (RFC 6177).
-pub fn client_networks(address: IpAddr) -> impl Iterator<Item = (Network, u32)> {
+pub fn client_networks(address: IpAddr) -> impl Iterator<Item = (AddressPrefix, u32)> {
     let address = address.to_canonical();
     let lengths: &[(u32, u32)] = if address.is_ipv4() { &[(128, 1)] } else { &[(64, 1), (56, 2), (48, 4)] };
     let bits = to_bits(address);
-    lengths.iter().map(move |&(length, share)| (Network { prefix: prefix_of(bits, length), length }, share))
+    lengths.iter().map(move |&(length, share)| (AddressPrefix { prefix: prefix_of(bits, length), length }, share))
 }
 
 /// Returns an address as the bits of an IPv6 address, with IPv4 mapped.
@@ -118,13 +118,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn network(text: &str) -> Network {
+    fn network(text: &str) -> AddressPrefix {
         text.parse().unwrap()
     }
 
     #[test]
     fn an_ipv4_client_has_its_ipv4_address_and_a_link_local_one_its_scope() {
-        let seen = |text: &str| canonical(text.parse().unwrap()).to_string();
+        let seen = |text: &str| canonical_address(text.parse().unwrap()).to_string();
         for (address, expected) in [
             ("[::ffff:192.0.2.1]:5201", "192.0.2.1:5201"),
             ("192.0.2.1:5201", "192.0.2.1:5201"),
@@ -154,10 +154,12 @@ mod tests {
             ("128.0.0.0/1", "255.255.255.255", "127.255.255.255"),
         ] {
             let network = network(network_text);
-            assert!(network.contains(ip(inside)) && !network.contains(ip(outside)), "{network_text}");
+            assert!(network.contains_address(ip(inside)) && !network.contains_address(ip(outside)), "{network_text}");
         }
-        assert!(network("192.0.2.0/24").contains(ip("::ffff:192.0.2.9")));
-        assert!(network("::/0").contains(ip("2001:db8::1")) && network("::/0").contains(ip("192.0.2.1")));
+        assert!(network("192.0.2.0/24").contains_address(ip("::ffff:192.0.2.9")));
+        assert!(
+            network("::/0").contains_address(ip("2001:db8::1")) && network("::/0").contains_address(ip("192.0.2.1"))
+        );
     }
 
     #[test]
@@ -170,13 +172,13 @@ mod tests {
     #[test]
     fn the_error_names_the_text_that_is_not_a_network() {
         for text in ["", "192.0.2.0/33", "192.0.2.0/-1", "192.0.2/24", "2001:db8::/129", "host", "192.0.2.0/", "/24"] {
-            assert!(text.parse::<Network>().unwrap_err().to_string().contains(text), "{text}");
+            assert!(text.parse::<AddressPrefix>().unwrap_err().to_string().contains(text), "{text}");
         }
     }
 
     #[test]
     fn a_network_covers_itself_and_its_parts() {
-        let covers = |whole: &str, part: &str| network(whole).covers(&network(part));
+        let covers = |whole: &str, part: &str| network(whole).covers_network(&network(part));
         assert!(covers("127.0.0.0/8", "127.0.0.1") && covers("127.0.0.0/8", "127.0.0.0/8"));
         assert!(!covers("127.0.0.0/8", "0.0.0.0/0") && !covers("127.0.0.0/8", "10.0.0.1"));
     }

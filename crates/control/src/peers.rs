@@ -17,15 +17,15 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use aws_lc_rs::signature::Ed25519KeyPair;
-use fullpipe_iperf::Key;
+use fullpipe_iperf::SharedKey;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::CipherSuite;
 use tokio_rustls::rustls::crypto::CryptoProvider;
 
-use crate::connection::provider;
+use crate::connection::crypto_provider;
 use crate::raw_key::{RawKeyTls, raw_key};
-use crate::{Control, TlsError};
+use crate::{ControlConnection, TlsError};
 
 /// First bytes of a caller, with the version of the exchange.
 const GREETING: &[u8; 8] = b"fpeer 1\n";
@@ -49,14 +49,14 @@ pub struct PeerTls(pub(crate) RawKeyTls);
 
 /// A connection whose other end has the same key.
 #[derive(Debug)]
-pub struct Peer {
+pub struct AuthenticatedPeer {
     /// The connection.
-    pub control: Control,
-    key: Key,
+    pub control: ControlConnection,
+    key: SharedKey,
     nonces: [[u8; LENGTH]; 2],
 }
 
-impl Peer {
+impl AuthenticatedPeer {
     /// Bytes of the tag of a text.
     pub const TAG: usize = LENGTH;
 
@@ -66,25 +66,25 @@ impl Peer {
     ///
     /// # Errors
     /// Fails with `PermissionDenied` if the other end does not have the key, and if it closes the connection.
-    pub async fn call(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+    pub async fn connect_peer(stream: TcpStream, key: &SharedKey, tls: Option<&PeerTls>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        Self::called(stream, key, tls).await.map_err(|error| before_proof(error, tls.is_some()))
+        Self::prove_as_caller(stream, key, tls).await.map_err(|error| before_proof(error, tls.is_some()))
     }
 
-    async fn called(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+    async fn prove_as_caller(stream: TcpStream, key: &SharedKey, tls: Option<&PeerTls>) -> io::Result<Self> {
         let mut control = match tls {
             Some(tls) => tls.0.call(stream).await?,
-            None => Control::Plain(stream),
+            None => ControlConnection::Plain(stream),
         };
         let binding = control.exported(EXPORTER)?;
-        let ours = random()?;
-        control.send(&[&GREETING[..], &ours].concat()).await?;
-        let nonces = [ours, receive(&mut control).await?];
-        let proof: [u8; LENGTH] = receive(&mut control).await?;
-        if !key.verifies(&proof, &proved(LISTENER, &binding, &nonces)) {
+        let ours = random_nonce()?;
+        control.send_bytes(&[&GREETING[..], &ours].concat()).await?;
+        let nonces = [ours, receive_array(&mut control).await?];
+        let proof: [u8; LENGTH] = receive_array(&mut control).await?;
+        if !key.verifies_tag(&proof, &proof_parts(LISTENER, &binding, &nonces)) {
             return Err(no_key());
         }
-        control.send(&key.tag(&proved(CALLER, &binding, &nonces))).await?;
+        control.send_bytes(&key.tag_parts(&proof_parts(CALLER, &binding, &nonces))).await?;
         Ok(Self { control, key: key.clone(), nonces })
     }
 
@@ -94,48 +94,48 @@ impl Peer {
     /// # Errors
     /// Fails with `PermissionDenied` if the caller does not have the key, with `InvalidData` if it is no such program,
     /// and if it closes the connection.
-    pub async fn answer(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+    pub async fn accept_peer(stream: TcpStream, key: &SharedKey, tls: Option<&PeerTls>) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        Self::answered(stream, key, tls).await.map_err(|error| before_proof(error, tls.is_some()))
+        Self::prove_as_listener(stream, key, tls).await.map_err(|error| before_proof(error, tls.is_some()))
     }
 
-    async fn answered(stream: TcpStream, key: &Key, tls: Option<&PeerTls>) -> io::Result<Self> {
+    async fn prove_as_listener(stream: TcpStream, key: &SharedKey, tls: Option<&PeerTls>) -> io::Result<Self> {
         let mut control = match tls {
             Some(tls) => tls.0.answer(stream).await?,
-            None => Control::Plain(stream),
+            None => ControlConnection::Plain(stream),
         };
         let binding = control.exported(EXPORTER)?;
-        if receive(&mut control).await? != *GREETING {
+        if receive_array(&mut control).await? != *GREETING {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let nonces = [receive(&mut control).await?, random()?];
-        let proof = key.tag(&proved(LISTENER, &binding, &nonces));
-        control.send(&[nonces[1], proof].concat()).await?;
-        let proof: [u8; LENGTH] = receive(&mut control).await?;
-        if !key.verifies(&proof, &proved(CALLER, &binding, &nonces)) {
+        let nonces = [receive_array(&mut control).await?, random_nonce()?];
+        let proof = key.tag_parts(&proof_parts(LISTENER, &binding, &nonces));
+        control.send_bytes(&[nonces[1], proof].concat()).await?;
+        let proof: [u8; LENGTH] = receive_array(&mut control).await?;
+        if !key.verifies_tag(&proof, &proof_parts(CALLER, &binding, &nonces)) {
             return Err(no_key());
         }
         Ok(Self { control, key: key.clone(), nonces })
     }
 
     /// Returns the tag of `text` on this connection: no end without the key can make it, and it is valid on no other.
-    pub fn tag(&self, text: &[u8]) -> [u8; Self::TAG] {
-        self.key.tag(&[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
+    pub fn tag_text(&self, text: &[u8]) -> [u8; Self::TAG] {
+        self.key.tag_parts(&[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
     }
 
-    /// Returns true if `tag` is that of [`Peer::tag`], in constant time.
-    pub fn verifies(&self, tag: &[u8], text: &[u8]) -> bool {
-        self.key.verifies(tag, &[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
+    /// Returns true if `tag` is that of [`AuthenticatedPeer::tag_text`], in constant time.
+    pub fn verifies_tag(&self, tag: &[u8], text: &[u8]) -> bool {
+        self.key.verifies_tag(tag, &[TEXT_PURPOSE, &self.nonces[0], &self.nonces[1], text])
     }
 }
 
-async fn receive<const N: usize>(control: &mut Control) -> io::Result<[u8; N]> {
+async fn receive_array<const N: usize>(control: &mut ControlConnection) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     control.read_exact(&mut bytes).await?;
     Ok(bytes)
 }
 
-fn proved<'p>(role: &'p [u8], binding: &'p [u8], nonces: &'p [[u8; LENGTH]; 2]) -> [&'p [u8]; 5] {
+fn proof_parts<'p>(role: &'p [u8], binding: &'p [u8], nonces: &'p [[u8; LENGTH]; 2]) -> [&'p [u8]; 5] {
     [PURPOSE, role, binding, &nonces[0], &nonces[1]]
 }
 
@@ -157,7 +157,7 @@ fn no_key() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not have the same key")
 }
 
-fn random() -> io::Result<[u8; LENGTH]> {
+fn random_nonce() -> io::Result<[u8; LENGTH]> {
     let mut bytes = [0; LENGTH];
     rand::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes)
@@ -175,7 +175,7 @@ impl PeerTls {
 
     /// Makes a key for connections with this cipher suite alone.
     pub(crate) fn of_suite(only: CipherSuite) -> Result<Self, TlsError> {
-        let mut provider = CryptoProvider::clone(&provider());
+        let mut provider = CryptoProvider::clone(&crypto_provider());
         provider.cipher_suites.retain(|suite| suite.suite() == only);
         let provider = Arc::new(provider);
         let listener = raw_key(Ed25519KeyPair::generate(), &provider)?;
@@ -186,64 +186,68 @@ impl PeerTls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Records;
-    use crate::loopback::{connected, run};
+    use crate::TlsRecords;
+    use crate::loopback::{connected_pair, run_test};
     use tokio::io::AsyncWriteExt;
     use tokio_rustls::TlsStream;
 
-    fn key(text: &str) -> Key {
-        Key::from_file_content(text.as_bytes()).unwrap()
+    fn key(text: &str) -> SharedKey {
+        SharedKey::from_file_content(text.as_bytes()).unwrap()
     }
 
     #[test]
     fn both_ends_prove_the_key_in_the_clear_and_inside_tls() {
-        run(async {
+        run_test(async {
             for tls in [None, Some(PeerTls::new().unwrap())] {
-                let (caller, listener) = connected().await;
+                let (caller, listener) = connected_pair().await;
                 let key = key("correct horse battery");
-                let (called, answered) =
-                    tokio::join!(Peer::call(caller, &key, tls.as_ref()), Peer::answer(listener, &key, tls.as_ref()));
+                let (called, answered) = tokio::join!(
+                    AuthenticatedPeer::connect_peer(caller, &key, tls.as_ref()),
+                    AuthenticatedPeer::accept_peer(listener, &key, tls.as_ref())
+                );
                 let (mut called, mut answered) = (called.unwrap(), answered.unwrap());
                 for control in [&called.control, &answered.control] {
-                    assert!(control.tcp().nodelay().unwrap());
+                    assert!(control.tcp_stream().nodelay().unwrap());
                 }
-                called.control.send(b"text").await.unwrap();
-                assert_eq!(answered.control.receive().await.unwrap(), b"text");
-                assert!(answered.verifies(&called.tag(b"text"), b"text"));
-                assert!(!answered.verifies(&called.tag(b"text"), b"test"));
+                called.control.send_bytes(b"text").await.unwrap();
+                assert_eq!(answered.control.receive_bytes().await.unwrap(), b"text");
+                assert!(answered.verifies_tag(&called.tag_text(b"text"), b"text"));
+                assert!(!answered.verifies_tag(&called.tag_text(b"text"), b"test"));
             }
         });
     }
 
     /// Two ends that know each other, inside TLS.
-    async fn peers() -> [Peer; 2] {
+    async fn peers() -> [AuthenticatedPeer; 2] {
         let (tls, key) = (PeerTls::new().unwrap(), key("correct horse battery"));
-        let (caller, listener) = connected().await;
-        let (called, answered) =
-            tokio::join!(Peer::call(caller, &key, Some(&tls)), Peer::answer(listener, &key, Some(&tls)));
+        let (caller, listener) = connected_pair().await;
+        let (called, answered) = tokio::join!(
+            AuthenticatedPeer::connect_peer(caller, &key, Some(&tls)),
+            AuthenticatedPeer::accept_peer(listener, &key, Some(&tls))
+        );
         [called.unwrap(), answered.unwrap()]
     }
 
     /// Reads until `length` bytes of payload have come.
-    async fn read_records(stream: &mut TcpStream, records: &mut Records, length: usize) -> Vec<u8> {
+    async fn read_records(stream: &mut TcpStream, records: &mut TlsRecords, length: usize) -> Vec<u8> {
         let mut payload = records.take_arrived();
         while payload.len() < length {
-            let mut buffer = records.held().to_vec();
+            let mut buffer = records.partial_record().to_vec();
             stream.read_buf(&mut buffer).await.unwrap();
-            let opened = records.open(&mut buffer).unwrap();
+            let opened = records.open_records(&mut buffer).unwrap();
             payload.extend_from_slice(&buffer[..opened]);
         }
         payload
     }
 
-    async fn read_control(control: &mut Control, length: usize) -> Vec<u8> {
+    async fn read_control(control: &mut ControlConnection, length: usize) -> Vec<u8> {
         let mut payload = vec![0; length];
         control.read_exact(&mut payload).await.unwrap();
         payload
     }
 
-    fn refresh_keys(control: &mut Control) {
-        let Control::Encrypted(encrypted) = control else { panic!("it is encrypted") };
+    fn refresh_keys(control: &mut ControlConnection) {
+        let ControlConnection::Encrypted(encrypted) = control else { panic!("it is encrypted") };
         match &mut encrypted.stream {
             TlsStream::Client(stream) => stream.get_mut().1.refresh_traffic_keys(),
             TlsStream::Server(stream) => stream.get_mut().1.refresh_traffic_keys(),
@@ -253,7 +257,7 @@ mod tests {
 
     #[test]
     fn an_end_that_takes_its_records_over_understands_the_tls_library_at_the_other_end() {
-        run(async {
+        run_test(async {
             let payload: Vec<u8> = (0..40_000_u32).map(|number| (number % 251) as u8).collect();
             for caller_takes_over in [true, false] {
                 let [called, answered] = peers().await;
@@ -262,23 +266,23 @@ mod tests {
                 let mut records = records.expect("it is encrypted");
                 for round in 0..3 {
                     let mut sealed = Vec::new();
-                    records.seal(&payload, &mut sealed).unwrap();
+                    records.seal_payload(&payload, &mut sealed).unwrap();
                     stream.write_all(&sealed).await.unwrap();
                     assert!(read_control(&mut other.control, payload.len()).await == payload, "{round}");
                     // Its next message asks for new keys of both directions.
                     refresh_keys(&mut other.control);
-                    other.control.send(&payload).await.unwrap();
+                    other.control.send_bytes(&payload).await.unwrap();
                     assert!(read_records(&mut stream, &mut records, payload.len()).await == payload, "{round}");
                 }
                 let mut end = Vec::new();
                 records.seal_end(&mut end).unwrap();
                 stream.write_all(&end).await.unwrap();
-                assert!(other.control.receive().await.unwrap().is_empty());
+                assert!(other.control.receive_bytes().await.unwrap().is_empty());
                 other.control.shutdown().await.unwrap();
                 while !records.has_ended() {
-                    let mut buffer = records.held().to_vec();
+                    let mut buffer = records.partial_record().to_vec();
                     assert!(stream.read_buf(&mut buffer).await.unwrap() > 0);
-                    assert_eq!(records.open(&mut buffer), Ok(0));
+                    assert_eq!(records.open_records(&mut buffer), Ok(0));
                 }
             }
         });
@@ -286,10 +290,10 @@ mod tests {
 
     #[test]
     fn what_came_with_a_message_is_not_lost_when_records_are_taken_over() {
-        run(async {
+        run_test(async {
             let [mut called, mut answered] = peers().await;
-            called.control.send(b"request and more").await.unwrap();
-            called.control.send(b" and the next").await.unwrap();
+            called.control.send_bytes(b"request and more").await.unwrap();
+            called.control.send_bytes(b" and the next").await.unwrap();
             called.control.shutdown().await.unwrap();
             assert_eq!(read_control(&mut answered.control, 7).await, b"request");
             let (mut stream, records) = answered.control.into_records().unwrap();
@@ -301,13 +305,13 @@ mod tests {
 
     #[test]
     fn neither_end_accepts_another_key() {
-        run(async {
+        run_test(async {
             for tls in [None, Some(PeerTls::new().unwrap())] {
-                let (caller, listener) = connected().await;
+                let (caller, listener) = connected_pair().await;
                 let (right, wrong) = (key("correct horse battery"), key("correct horse batterz"));
                 let (called, answered) = tokio::join!(
-                    Peer::call(caller, &wrong, tls.as_ref()),
-                    Peer::answer(listener, &right, tls.as_ref())
+                    AuthenticatedPeer::connect_peer(caller, &wrong, tls.as_ref()),
+                    AuthenticatedPeer::accept_peer(listener, &right, tls.as_ref())
                 );
                 assert_eq!(called.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
                 assert!(answered.is_err());
@@ -317,41 +321,46 @@ mod tests {
 
     #[test]
     fn a_recorded_call_is_not_valid_again() {
-        run(async {
+        run_test(async {
             let key = key("correct horse battery");
             // What a caller would send to a listener whose random bytes it has recorded.
             let nonces = [[1; LENGTH], [2; LENGTH]];
-            let (mut caller, listener) = connected().await;
-            let recorded = [&GREETING[..], &nonces[0], &key.tag(&proved(CALLER, &[0; LENGTH], &nonces))].concat();
+            let (mut caller, listener) = connected_pair().await;
+            let recorded =
+                [&GREETING[..], &nonces[0], &key.tag_parts(&proof_parts(CALLER, &[0; LENGTH], &nonces))].concat();
             caller.write_all(&recorded).await.unwrap();
-            let refused = Peer::answer(listener, &key, None).await.unwrap_err();
+            let refused = AuthenticatedPeer::accept_peer(listener, &key, None).await.unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         });
     }
 
     #[test]
     fn an_echo_of_our_own_proof_proves_nothing() {
-        run(async {
+        run_test(async {
             let key = key("correct horse battery");
-            let (mut caller, listener) = connected().await;
+            let (mut caller, listener) = connected_pair().await;
             let echo = async {
                 caller.write_all(&[&GREETING[..], &[1; LENGTH]].concat()).await.unwrap();
                 let mut answer = [0; 2 * LENGTH];
                 caller.read_exact(&mut answer).await.unwrap();
                 caller.write_all(&answer[LENGTH..]).await.unwrap();
             };
-            let (refused, ()) = tokio::join!(Peer::answer(listener, &key, None), echo);
+            let (refused, ()) = tokio::join!(AuthenticatedPeer::accept_peer(listener, &key, None), echo);
             assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         });
     }
 
     #[test]
     fn rubbish_is_refused() {
-        run(async {
+        run_test(async {
             for tls in [None, Some(PeerTls::new().unwrap())] {
-                let (mut caller, listener) = connected().await;
+                let (mut caller, listener) = connected_pair().await;
                 caller.write_all(&[7; 400]).await.unwrap();
-                assert!(Peer::answer(listener, &key("correct horse battery"), tls.as_ref()).await.is_err());
+                assert!(
+                    AuthenticatedPeer::accept_peer(listener, &key("correct horse battery"), tls.as_ref())
+                        .await
+                        .is_err()
+                );
             }
         });
     }

@@ -25,13 +25,13 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The pending clients of a server by prefix ([`client_prefix`]).
 #[derive(Debug, Clone)]
 pub struct PendingClients {
-    places: Arc<Mutex<Places>>,
+    places: Arc<Mutex<PendingPlaces>>,
     max: usize,
     max_waiting_of_one: usize,
 }
 
 #[derive(Debug, Default)]
-struct Places {
+struct PendingPlaces {
     of_each: HashMap<u128, PlacesOfOne>,
     taken: usize,
     /// The number of the next client.
@@ -60,7 +60,7 @@ struct UnprovenClient {
 /// The place of a pending client, until it is dropped.
 #[derive(Debug)]
 pub struct PendingPlace {
-    places: Arc<Mutex<Places>>,
+    places: Arc<Mutex<PendingPlaces>>,
     max_waiting_of_one: usize,
     prefix: u128,
     number: u64,
@@ -75,11 +75,11 @@ impl PendingClients {
     }
 
     /// Gives a client a place, which another may lose by that; `None` if there is none.
-    pub fn admit(&self, address: IpAddr, now: Instant) -> Option<PendingPlace> {
+    pub fn admit_client(&self, address: IpAddr, now: Instant) -> Option<PendingPlace> {
         self.admit_expecting(address, now, self.is_full(), &|_| 0)
     }
 
-    /// Does the same as [`PendingClients::admit`] at a server that says whether it `is_full`, and how many connections
+    /// Does the same as [`PendingClients::admit_client`] at a server that says whether it `is_full`, and how many connections
     /// it expects of a prefix: they give way to no other client.
     pub fn admit_expecting(
         &self,
@@ -89,7 +89,7 @@ impl PendingClients {
         expected: &dyn Fn(u128) -> usize,
     ) -> Option<PendingPlace> {
         let prefix = client_prefix(address);
-        let mut places = lock(&self.places);
+        let mut places = lock_places(&self.places);
         if is_full && !places.make_room(prefix, now, expected) {
             return None;
         }
@@ -105,7 +105,7 @@ impl PendingClients {
 
     /// Returns the number of places that are taken.
     pub fn places_taken(&self) -> usize {
-        lock(&self.places).taken
+        lock_places(&self.places).taken
     }
 
     /// Returns true if all places are taken.
@@ -114,7 +114,7 @@ impl PendingClients {
     }
 }
 
-fn lock(places: &Mutex<Places>) -> MutexGuard<'_, Places> {
+fn lock_places(places: &Mutex<PendingPlaces>) -> MutexGuard<'_, PendingPlaces> {
     places.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -128,7 +128,7 @@ impl PlacesOfOne {
         self.silent.pop_front().or_else(|| self.speaking.pop_front_if(may_speak))
     }
 
-    fn remove(&mut self, number: u64) -> Option<UnprovenClient> {
+    fn remove_client(&mut self, number: u64) -> Option<UnprovenClient> {
         [&mut self.silent, &mut self.speaking].into_iter().find_map(|clients| {
             let place = clients.binary_search_by_key(&number, |client| client.number).ok()?;
             clients.remove(place)
@@ -136,7 +136,7 @@ impl PlacesOfOne {
     }
 }
 
-impl Places {
+impl PendingPlaces {
     /// Takes a place of the prefix with most of them beyond those expected, which is that of the new client if no other
     /// has more than that would then; and where that has none to give, of the client that has been silent longest, or
     /// speaking. Returns false if all keep theirs.
@@ -168,12 +168,12 @@ impl Places {
         speaking?.pop_front_if(is_late)
     }
 
-    fn remove(&mut self, place: &PendingPlace) {
+    fn remove_place(&mut self, place: &PendingPlace) {
         let Some(one) = self.of_each.get_mut(&place.prefix) else { return };
         if place.is_proven {
             one.waiting -= 1;
             self.taken -= 1;
-        } else if one.remove(place.number).is_some() {
+        } else if one.remove_client(place.number).is_some() {
             // One that has lost its place is not there any more.
             self.taken -= 1;
         }
@@ -210,8 +210,8 @@ impl PendingPlace {
 
     /// Notes that the client has sent something.
     fn note_first_byte(&self) {
-        if let Some(one) = lock(&self.places).of_each.get_mut(&self.prefix)
-            && let Some(client) = one.remove(self.number)
+        if let Some(one) = lock_places(&self.places).of_each.get_mut(&self.prefix)
+            && let Some(client) = one.remove_client(self.number)
         {
             let place = one.speaking.partition_point(|other| other.number < client.number);
             one.speaking.insert(place, client);
@@ -222,13 +222,13 @@ impl PendingPlace {
     ///
     /// # Errors
     /// Fails if too many of its prefix wait for room.
-    pub fn prove(&mut self) -> io::Result<()> {
-        let mut places = lock(&self.places);
+    pub fn mark_proven(&mut self) -> io::Result<()> {
+        let mut places = lock_places(&self.places);
         let one = places.of_each.entry(self.prefix).or_default();
         if one.waiting >= self.max_waiting_of_one {
             return Err(io::Error::other("too many connections of its address wait for room"));
         }
-        let was_there = one.remove(self.number).is_some();
+        let was_there = one.remove_client(self.number).is_some();
         one.waiting += 1;
         places.taken += usize::from(!was_there);
         self.is_proven = true;
@@ -238,7 +238,7 @@ impl PendingPlace {
 
 impl Drop for PendingPlace {
     fn drop(&mut self) {
-        lock(&self.places).remove(self);
+        lock_places(&self.places).remove_place(self);
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
 
     /// All places, taken by one address at this time, by callers that have sent something.
     fn full(pending: &PendingClients, at: Instant) -> VecDeque<PendingPlace> {
-        let places: VecDeque<_> = (0..MAX_PENDING).map(|_| pending.admit(ONE, at).unwrap()).collect();
+        let places: VecDeque<_> = (0..MAX_PENDING).map(|_| pending.admit_client(ONE, at).unwrap()).collect();
         places.iter().for_each(PendingPlace::note_first_byte);
         places
     }
@@ -266,23 +266,23 @@ mod tests {
     fn the_address_with_most_callers_gives_way_until_both_have_as_many() {
         let (pending, now) = (pending_clients(), Instant::now());
         let mut callers = full(&pending, now);
-        let mut others: VecDeque<_> = (0..MAX_PENDING / 2).map(|_| pending.admit(OTHER, now).unwrap()).collect();
+        let mut others: VecDeque<_> = (0..MAX_PENDING / 2).map(|_| pending.admit_client(OTHER, now).unwrap()).collect();
         // Those that were there first have lost their places.
         let lost: Vec<bool> = callers.iter_mut().map(PendingPlace::is_lost).collect();
         assert!(lost[..MAX_PENDING / 2].iter().all(|lost| *lost) && !lost[MAX_PENDING / 2..].contains(&true));
         assert!(!others.iter_mut().any(PendingPlace::is_lost));
         others.iter().for_each(PendingPlace::note_first_byte);
-        assert!(pending.admit(OTHER, now).is_none() && pending.admit(ONE, now).is_none());
+        assert!(pending.admit_client(OTHER, now).is_none() && pending.admit_client(ONE, now).is_none());
         drop((callers, others));
-        assert!(lock(&pending.places).of_each.is_empty());
+        assert!(lock_places(&pending.places).of_each.is_empty());
     }
 
     #[test]
     fn a_caller_gives_way_to_its_own_address_once_it_has_had_time_to_prove_itself() {
         let (pending, now) = (pending_clients(), Instant::now());
         let mut callers = full(&pending, now);
-        assert!(pending.is_full() && pending.admit(ONE, now + GRACE / 2).is_none());
-        let next = pending.admit(ONE, now + GRACE).unwrap();
+        assert!(pending.is_full() && pending.admit_client(ONE, now + GRACE / 2).is_none());
+        let next = pending.admit_client(ONE, now + GRACE).unwrap();
         assert!(callers[0].is_lost() && !callers[1].is_lost());
         // One that ends by itself leaves its place to the next.
         callers.pop_back();
@@ -293,11 +293,11 @@ mod tests {
     #[test]
     fn silent_callers_give_way_first() {
         let (pending, now) = (pending_clients(), Instant::now());
-        let mut silent: Vec<_> = (0..MAX_PENDING).map(|_| pending.admit(ONE, now).unwrap()).collect();
+        let mut silent: Vec<_> = (0..MAX_PENDING).map(|_| pending.admit_client(ONE, now).unwrap()).collect();
         let mut speaking = silent.remove(0);
         speaking.note_first_byte();
         // As many again of the same address, and all of them lose their places to those that follow.
-        let _more: Vec<_> = (0..2 * MAX_PENDING).map(|_| pending.admit(ONE, now).unwrap()).collect();
+        let _more: Vec<_> = (0..2 * MAX_PENDING).map(|_| pending.admit_client(ONE, now).unwrap()).collect();
         assert!(silent.iter_mut().all(PendingPlace::is_lost) && !speaking.is_lost() && pending.is_full());
     }
 
@@ -305,14 +305,15 @@ mod tests {
     fn silent_callers_of_very_many_addresses_give_way_too() {
         let (pending, now) = (pending_clients(), Instant::now());
         let address = |number: usize| IpAddr::from((number as u32).to_be_bytes());
-        let mut places: Vec<_> = (0..MAX_PENDING).map(|number| pending.admit(address(number), now).unwrap()).collect();
-        let newcomer = pending.admit(ONE, now).unwrap();
+        let mut places: Vec<_> =
+            (0..MAX_PENDING).map(|number| pending.admit_client(address(number), now).unwrap()).collect();
+        let newcomer = pending.admit_client(ONE, now).unwrap();
         assert!(places[0].is_lost() && !places[1..].iter_mut().any(PendingPlace::is_lost));
         // Where all have sent something, those that prove nothing give way after a while.
         places.iter().for_each(PendingPlace::note_first_byte);
         newcomer.note_first_byte();
-        assert!(pending.admit(OTHER, now + GRACE / 2).is_none());
-        let _next = pending.admit(OTHER, now + GRACE).unwrap();
+        assert!(pending.admit_client(OTHER, now + GRACE / 2).is_none());
+        let _next = pending.admit_client(OTHER, now + GRACE).unwrap();
         assert!(places[1].is_lost() && !places[2..].iter_mut().any(PendingPlace::is_lost));
     }
 
@@ -331,16 +332,16 @@ mod tests {
     fn who_has_proved_itself_keeps_its_place() {
         let (pending, now) = (pending_clients(), Instant::now());
         let mut callers = full(&pending, now);
-        let results: Vec<bool> = callers.iter_mut().map(|place| place.prove().is_ok()).collect();
+        let results: Vec<bool> = callers.iter_mut().map(|place| place.mark_proven().is_ok()).collect();
         assert!(results[..MAX_WAITING_OF_ONE].iter().all(|proven| *proven));
         assert!(!results[MAX_WAITING_OF_ONE..].contains(&true));
-        let newcomer = || pending.admit(OTHER, now).inspect(PendingPlace::note_first_byte);
+        let newcomer = || pending.admit_client(OTHER, now).inspect(PendingPlace::note_first_byte);
         let newcomers: Vec<_> = (0..MAX_PENDING).map_while(|_| newcomer()).collect();
         // Half of the others' places, as many as they have then.
         assert_eq!(newcomers.len(), (MAX_PENDING - MAX_WAITING_OF_ONE) / 2);
         // Room was found for them.
         callers.drain(..MAX_WAITING_OF_ONE);
-        assert!(callers.back_mut().unwrap().prove().is_ok());
+        assert!(callers.back_mut().unwrap().mark_proven().is_ok());
     }
 
     #[tokio::test]
@@ -348,7 +349,7 @@ mod tests {
         let (pending, now) = (pending_clients(), Instant::now());
         let mut callers = full(&pending, now);
         assert_eq!(callers[0].unless_lost(std::future::ready(7)).await, Some(7));
-        let _other = pending.admit(OTHER, now).unwrap();
+        let _other = pending.admit_client(OTHER, now).unwrap();
         assert_eq!(callers[0].unless_lost(std::future::pending::<()>()).await, None);
     }
 }

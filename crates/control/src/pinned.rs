@@ -15,10 +15,10 @@ use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{CipherSuite, ClientConfig, Error as RustlsError, ServerConfig};
 
-use crate::connection::{PART, provider};
+use crate::connection::{PART, crypto_provider};
 use crate::peers::before_proof;
 use crate::raw_key::{RawKeyTls, raw_key};
-use crate::{Control, TlsError};
+use crate::{ControlConnection, TlsError};
 
 /// Name of the protocol inside, for a program of another kind (RFC 7301).
 pub(crate) const PROTOCOL: &[u8] = b"fullpipe pinned 1";
@@ -38,7 +38,7 @@ impl PinnedTls {
     /// Fails if the library cannot make a key.
     pub fn of_secret(secret: &[u8; 32]) -> Result<Self, TlsError> {
         let provider = provider_for_records();
-        let [caller, listener] = [CALLER, LISTENER].map(|role| key(secret, role, &provider));
+        let [caller, listener] = [CALLER, LISTENER].map(|role| derive_key(secret, role, &provider));
         let tls = RawKeyTls::new(&provider, listener?, Some(caller?))?;
         Ok(Self(tls).with_protocols(&[PROTOCOL], PROTOCOL))
     }
@@ -53,7 +53,7 @@ impl PinnedTls {
     }
 
     /// Returns the TLS configuration for parts: connections that belong to another one between the
-    /// same ends. It calls as a part, and answers both kinds, which [`Control::is_part`]
+    /// same ends. It calls as a part, and answers both kinds, which [`ControlConnection::is_part`]
     /// distinguishes.
     #[must_use]
     pub fn with_parts(&self) -> Self {
@@ -61,12 +61,12 @@ impl PinnedTls {
     }
 
     /// Returns the configuration of the end that listens.
-    pub fn server(&self) -> Arc<ServerConfig> {
+    pub fn server_config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.0.server)
     }
 
     /// Returns the configuration of the end that calls.
-    pub fn client(&self) -> Arc<ClientConfig> {
+    pub fn client_config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.0.client)
     }
 
@@ -76,7 +76,7 @@ impl PinnedTls {
     ///
     /// # Errors
     /// Fails with `PermissionDenied` if the other end does not know the secret, and if it closes the connection.
-    pub async fn call(&self, stream: TcpStream) -> io::Result<Control> {
+    pub async fn connect_pinned(&self, stream: TcpStream) -> io::Result<ControlConnection> {
         stream.set_nodelay(true)?;
         self.0.call(stream).await.map_err(in_handshake)
     }
@@ -87,7 +87,7 @@ impl PinnedTls {
     /// # Errors
     /// Fails with `PermissionDenied` if the caller does not know the secret, with `InvalidData` if it is no such
     /// program, and if it closes the connection.
-    pub async fn answer(&self, stream: TcpStream) -> io::Result<Control> {
+    pub async fn accept_pinned(&self, stream: TcpStream) -> io::Result<ControlConnection> {
         stream.set_nodelay(true)?;
         self.0.answer(stream).await.map_err(in_handshake)
     }
@@ -111,12 +111,12 @@ fn in_handshake(error: io::Error) -> io::Error {
 /// Returns a provider whose first choice is the suite of which this room seals the records itself. QUIC needs others,
 /// too (RFC 9001, section 5.2).
 fn provider_for_records() -> Arc<CryptoProvider> {
-    let mut provider = CryptoProvider::clone(&provider());
+    let mut provider = CryptoProvider::clone(&crypto_provider());
     provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_256_GCM_SHA384);
     Arc::new(provider)
 }
 
-fn key(secret: &[u8; 32], role: &[u8], provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
+fn derive_key(secret: &[u8; 32], role: &[u8], provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
     let seed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), role);
     Ok(raw_key(Ed25519KeyPair::from_seed_unchecked(seed.as_ref()), provider)?)
 }
@@ -125,7 +125,7 @@ fn key(secret: &[u8; 32], role: &[u8], provider: &CryptoProvider) -> Result<Arc<
 mod tests {
     use super::*;
     use crate::connection::VERSIONS;
-    use crate::loopback::{connected, run};
+    use crate::loopback::{connected_pair, run_test};
     use crate::raw_key::{RawKeyVerifier, unread_name};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio_rustls::TlsConnector;
@@ -157,7 +157,7 @@ mod tests {
     /// Returns true if both ends came to the end of a handshake.
     fn agree(caller: &[u8; 32], listener: &[u8; 32]) -> bool {
         let [caller, listener] = [caller, listener].map(|secret| PinnedTls::of_secret(secret).unwrap());
-        shake_hands(caller.client(), listener.server()) == (false, [false; 2])
+        shake_hands(caller.client_config(), listener.server_config()) == (false, [false; 2])
     }
 
     #[test]
@@ -168,8 +168,8 @@ mod tests {
 
     /// Returns the configuration of a caller that accepts the right listener, and presents `key`, if there is one.
     fn caller_with(key: Option<Arc<CertifiedKey>>, secret: &[u8; 32]) -> Arc<ClientConfig> {
-        let listener = super::key(secret, LISTENER, &provider()).unwrap();
-        let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS).unwrap();
+        let listener = super::derive_key(secret, LISTENER, &crypto_provider()).unwrap();
+        let builder = ClientConfig::builder_with_provider(crypto_provider()).with_protocol_versions(VERSIONS).unwrap();
         let builder = builder.dangerous().with_custom_certificate_verifier(RawKeyVerifier::new(Some(&listener)));
         let mut config = match key {
             Some(key) => builder.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key))),
@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn a_caller_without_a_key_or_with_that_of_the_listener_is_refused() {
         let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
-        for key in [None, Some(key(&[7; 32], LISTENER, &provider()).unwrap())] {
-            let (refused, [_, listener_waits]) = shake_hands(caller_with(key, &[7; 32]), pinned.server());
+        for key in [None, Some(derive_key(&[7; 32], LISTENER, &crypto_provider()).unwrap())] {
+            let (refused, [_, listener_waits]) = shake_hands(caller_with(key, &[7; 32]), pinned.server_config());
             assert!(refused && listener_waits);
         }
     }
@@ -191,21 +191,21 @@ mod tests {
     #[test]
     fn a_listener_with_the_key_of_the_caller_is_refused() {
         let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
-        let caller = key(&[7; 32], CALLER, &provider()).unwrap();
-        let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS).unwrap();
+        let caller = derive_key(&[7; 32], CALLER, &crypto_provider()).unwrap();
+        let builder = ServerConfig::builder_with_provider(crypto_provider()).with_protocol_versions(VERSIONS).unwrap();
         let mut reflected = builder
             .with_client_cert_verifier(RawKeyVerifier::new(Some(&caller)))
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(caller)));
         reflected.alpn_protocols = vec![PROTOCOL.to_vec()];
-        let (refused, [caller_waits, _]) = shake_hands(pinned.client(), Arc::new(reflected));
+        let (refused, [caller_waits, _]) = shake_hands(pinned.client_config(), Arc::new(reflected));
         assert!(refused && caller_waits);
     }
 
     #[test]
     fn the_bytes_of_a_caller_are_not_valid_again() {
         let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
-        let mut client = ClientConnection::new(pinned.client(), unread_name()).unwrap();
-        let mut server = ServerConnection::new(pinned.server()).unwrap();
+        let mut client = ClientConnection::new(pinned.client_config(), unread_name()).unwrap();
+        let mut server = ServerConnection::new(pinned.server_config()).unwrap();
         let mut recorded = Vec::new();
         while client.is_handshaking() || server.is_handshaking() {
             let (at, mut answer) = (recorded.len(), Vec::new());
@@ -219,27 +219,27 @@ mod tests {
             client.process_new_packets().unwrap();
         }
         assert_eq!(client.negotiated_cipher_suite().unwrap().suite(), CipherSuite::TLS13_AES_256_GCM_SHA384);
-        let mut again = ServerConnection::new(pinned.server()).unwrap();
+        let mut again = ServerConnection::new(pinned.server_config()).unwrap();
         again.read_tls(&mut recorded.as_slice()).unwrap();
         assert!(again.process_new_packets().is_err() && again.is_handshaking());
     }
 
     #[test]
     fn over_tcp_what_the_caller_sends_with_its_handshake_arrives_and_neither_end_accepts_another_secret() {
-        run(async {
+        run_test(async {
             let [right, wrong] = [[7; 32], [8; 32]].map(|secret| PinnedTls::of_secret(&secret).unwrap());
-            let (caller, listener) = connected().await;
+            let (caller, listener) = connected_pair().await;
             let call = async {
-                let mut called = right.call(caller).await.unwrap();
-                called.send(b"at once").await.unwrap();
+                let mut called = right.connect_pinned(caller).await.unwrap();
+                called.send_bytes(b"at once").await.unwrap();
                 called
             };
-            let (called, answered) = tokio::join!(call, right.answer(listener));
+            let (called, answered) = tokio::join!(call, right.accept_pinned(listener));
             let mut answered = answered.unwrap();
-            assert_eq!(answered.receive().await.unwrap(), b"at once");
-            assert!(called.tcp().nodelay().unwrap() && answered.tcp().nodelay().unwrap());
-            let (caller, listener) = connected().await;
-            let (called, answered) = tokio::join!(wrong.call(caller), right.answer(listener));
+            assert_eq!(answered.receive_bytes().await.unwrap(), b"at once");
+            assert!(called.tcp_stream().nodelay().unwrap() && answered.tcp_stream().nodelay().unwrap());
+            let (caller, listener) = connected_pair().await;
+            let (called, answered) = tokio::join!(wrong.connect_pinned(caller), right.accept_pinned(listener));
             for refused in [called.unwrap_err(), answered.unwrap_err()] {
                 assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
             }
@@ -248,42 +248,42 @@ mod tests {
 
     #[test]
     fn both_ends_take_the_records_over_with_what_came_before() {
-        run(async {
+        run_test(async {
             let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
-            let (caller, listener) = connected().await;
-            let (called, answered) = tokio::join!(pinned.call(caller), pinned.answer(listener));
+            let (caller, listener) = connected_pair().await;
+            let (called, answered) = tokio::join!(pinned.connect_pinned(caller), pinned.accept_pinned(listener));
             let (mut called, mut answered) = (called.unwrap(), answered.unwrap());
-            called.send(b"name and more").await.unwrap();
+            called.send_bytes(b"name and more").await.unwrap();
             answered.read_exact(&mut [0; 4]).await.unwrap();
             let [(mut near, ours), (mut far, theirs)] = [called, answered].map(|end| end.into_records().unwrap());
             let (mut ours, mut theirs) = (ours.unwrap(), theirs.unwrap());
             let mut wire = Vec::new();
-            ours.seal(b" behind it", &mut wire).unwrap();
+            ours.seal_payload(b" behind it", &mut wire).unwrap();
             near.write_all(&wire).await.unwrap();
             assert_eq!(theirs.take_arrived(), b" and more");
             far.read_exact(&mut wire).await.unwrap();
-            let opened = theirs.open(&mut wire).unwrap();
+            let opened = theirs.open_records(&mut wire).unwrap();
             assert_eq!(wire[..opened], *b" behind it");
         });
     }
 
     #[test]
     fn a_part_is_distinguished_by_who_expects_parts_and_refused_by_who_does_not() {
-        run(async {
+        run_test(async {
             let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
             let parts = pinned.with_parts();
             for (call, is_part) in [(&pinned, false), (&parts, true)] {
-                let (caller, listener) = connected().await;
-                let (called, answered) = tokio::join!(call.call(caller), parts.answer(listener));
+                let (caller, listener) = connected_pair().await;
+                let (called, answered) = tokio::join!(call.connect_pinned(caller), parts.accept_pinned(listener));
                 assert_eq!([called, answered].map(|end| end.unwrap().is_part()), [is_part; 2]);
             }
-            let (caller, listener) = connected().await;
-            let (called, answered) = tokio::join!(parts.call(caller), pinned.answer(listener));
+            let (caller, listener) = connected_pair().await;
+            let (called, answered) = tokio::join!(parts.connect_pinned(caller), pinned.accept_pinned(listener));
             assert!(called.is_err() && answered.is_err());
             // A part needs the secret as well.
             let other = PinnedTls::of_secret(&[8; 32]).unwrap().with_parts();
-            let (caller, listener) = connected().await;
-            let (called, answered) = tokio::join!(other.call(caller), parts.answer(listener));
+            let (caller, listener) = connected_pair().await;
+            let (called, answered) = tokio::join!(other.connect_pinned(caller), parts.accept_pinned(listener));
             assert!(called.is_err() && answered.is_err());
         });
     }
@@ -309,16 +309,16 @@ mod tests {
     /// A proof behind the handshake would take one more.
     #[test]
     fn what_a_caller_sends_first_goes_after_one_round_trip() {
-        run(async {
+        run_test(async {
             let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
-            let ((caller, near), (far, listener)) = (connected().await, connected().await);
+            let ((caller, near), (far, listener)) = (connected_pair().await, connected_pair().await);
             let call = async {
-                let mut called = pinned.call(caller).await.unwrap();
-                called.send(b"data").await.unwrap();
+                let mut called = pinned.connect_pinned(caller).await.unwrap();
+                called.send_bytes(b"data").await.unwrap();
             };
             let answer = async {
-                let mut answered = pinned.answer(listener).await.unwrap();
-                assert_eq!(answered.receive().await.unwrap(), b"data");
+                let mut answered = pinned.accept_pinned(listener).await.unwrap();
+                assert_eq!(answered.receive_bytes().await.unwrap(), b"data");
                 answered
             };
             let ((), _answered, turns) = tokio::join!(call, answer, turns(near, far));
@@ -329,18 +329,18 @@ mod tests {
     /// The caller's own handshake is over before the listener verifies it.
     #[test]
     fn a_caller_that_is_refused_gets_no_answer_to_what_it_sends() {
-        run(async {
+        run_test(async {
             let listening = PinnedTls::of_secret(&[7; 32]).unwrap();
-            let (caller, listener) = connected().await;
+            let (caller, listener) = connected_pair().await;
             let call = async {
-                let other = key(&[8; 32], CALLER, &provider()).unwrap();
+                let other = derive_key(&[8; 32], CALLER, &crypto_provider()).unwrap();
                 let connector = TlsConnector::from(caller_with(Some(other), &[7; 32]));
                 let mut stream = connector.connect(unread_name(), caller).await.unwrap();
                 stream.write_all(b"a request").await.unwrap();
                 stream.flush().await.unwrap();
                 stream.read(&mut [0]).await
             };
-            let (answer, refused) = tokio::join!(call, listening.answer(listener));
+            let (answer, refused) = tokio::join!(call, listening.accept_pinned(listener));
             assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
             assert!(answer.is_err(), "{answer:?}");
         });
@@ -348,10 +348,10 @@ mod tests {
 
     #[test]
     fn rubbish_is_refused() {
-        run(async {
-            let (mut caller, listener) = connected().await;
+        run_test(async {
+            let (mut caller, listener) = connected_pair().await;
             caller.write_all(&[7; 400]).await.unwrap();
-            let refused = PinnedTls::of_secret(&[7; 32]).unwrap().answer(listener).await.unwrap_err();
+            let refused = PinnedTls::of_secret(&[7; 32]).unwrap().accept_pinned(listener).await.unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         });
     }

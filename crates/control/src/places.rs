@@ -58,7 +58,7 @@ impl ClientPlaces {
     ///
     /// # Errors
     /// Fails if there is none.
-    pub fn take(self: &Arc<Self>, address: IpAddr) -> Result<ClientPlace, NoPlace> {
+    pub fn take_place(self: &Arc<Self>, address: IpAddr) -> Result<ClientPlace, NoPlace> {
         self.take_besides(address, 0)
     }
 
@@ -67,7 +67,7 @@ impl ClientPlaces {
     /// # Errors
     /// Fails if there is none.
     pub fn take_besides(self: &Arc<Self>, address: IpAddr, yielding: usize) -> Result<ClientPlace, NoPlace> {
-        let mut taken = self.lock();
+        let mut taken = self.lock_counts();
         let all = taken.values().sum::<u32>();
         if all >= self.max && !self.waits {
             return Err(NoPlace::ForAll);
@@ -85,17 +85,17 @@ impl ClientPlaces {
 
     /// Returns true if no client has a place.
     pub fn are_free(&self) -> bool {
-        self.lock().is_empty()
+        self.lock_counts().is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u128, u32>> {
+    fn lock_counts(&self) -> MutexGuard<'_, HashMap<u128, u32>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for ClientPlace {
     fn drop(&mut self) {
-        let mut taken = self.places.lock();
+        let mut taken = self.places.lock_counts();
         if let Some(of_one) = taken.get_mut(&self.prefix) {
             *of_one -= 1;
             if *of_one == 0 {
@@ -112,14 +112,14 @@ mod tests {
     #[test]
     fn places_are_bounded_in_all_and_for_each_address() {
         let places = ClientPlaces::new(3, 2);
-        let take = |last: u8| places.take([192, 0, 2, last].into());
+        let take = |last: u8| places.take_place([192, 0, 2, last].into());
         let two = [1, 1].map(|last| take(last).unwrap());
         assert_eq!(take(1).unwrap_err(), NoPlace::ForAddress);
         let third = take(2).unwrap();
         assert_eq!(take(3).unwrap_err(), NoPlace::ForAll);
         drop((two, third));
         assert!(places.are_free());
-        let v6 = |text: &str| places.take(text.parse().unwrap());
+        let v6 = |text: &str| places.take_place(text.parse().unwrap());
         let _two = [v6("2001:db8::1").unwrap(), v6("2001:db8::2").unwrap()];
         assert!(v6("2001:db8::3").is_err() && v6("2001:db8:0:1::3").is_ok());
     }
@@ -127,10 +127,10 @@ mod tests {
     #[test]
     fn one_address_leaves_room_for_others_and_gives_its_own_back() {
         let (places, one) = (ClientPlaces::new(u32::MAX, 3), IpAddr::from([192, 0, 2, 1]));
-        let mut taken: Vec<_> = (0..3).map(|_| places.take(one).unwrap()).collect();
-        assert!(places.take(one).is_err() && places.take(IpAddr::from([192, 0, 2, 2])).is_ok());
+        let mut taken: Vec<_> = (0..3).map(|_| places.take_place(one).unwrap()).collect();
+        assert!(places.take_place(one).is_err() && places.take_place(IpAddr::from([192, 0, 2, 2])).is_ok());
         taken.pop();
-        assert!(places.take(one).is_ok());
+        assert!(places.take_place(one).is_ok());
     }
 
     /// Five addresses took all places of a relay, of which one might have a quarter.
@@ -140,15 +140,18 @@ mod tests {
             for places in [ClientPlaces::new(max, max / 4), ClientPlaces::with_waiting(max, max / 4)] {
                 let address = |network, last| IpAddr::from([192, 0, network, last]);
                 let take = |at| std::iter::from_fn(move || Some(at));
-                let taken: Vec<_> =
-                    (1..=9).flat_map(|last| take(address(2, last)).map_while(|at| places.take(at).ok())).collect();
+                let taken: Vec<_> = (1..=9)
+                    .flat_map(|last| take(address(2, last)).map_while(|at| places.take_place(at).ok()))
+                    .collect();
                 let reserve = max / 8;
                 assert!((max - reserve..max - reserve / 4).contains(&(taken.len() as u32)), "{max}: {}", taken.len());
                 // Those whose clients are silent are no reason to refuse anybody.
                 assert!(
-                    places.take(address(2, 9)).is_err() && places.take_besides(address(2, 9), max as usize / 4).is_ok()
+                    places.take_place(address(2, 9)).is_err()
+                        && places.take_besides(address(2, 9), max as usize / 4).is_ok()
                 );
-                let newcomers: Vec<_> = (0..reserve / 4).map(|last| places.take(address(3, last as u8))).collect();
+                let newcomers: Vec<_> =
+                    (0..reserve / 4).map(|last| places.take_place(address(3, last as u8))).collect();
                 assert!(newcomers.iter().all(Result::is_ok), "{max}");
             }
         }
@@ -157,8 +160,8 @@ mod tests {
     #[test]
     fn at_a_server_at_which_clients_wait_only_an_address_can_have_too_many() {
         let places = ClientPlaces::with_waiting(10, 10);
-        let taken: Vec<_> = (0..10).map(|_| places.take(IpAddr::from([192, 0, 2, 1])).unwrap()).collect();
-        assert_eq!(places.take(IpAddr::from([192, 0, 2, 1])).unwrap_err(), NoPlace::ForAddress);
-        assert!(places.take(IpAddr::from([192, 0, 2, 2])).is_ok() && taken.len() == 10);
+        let taken: Vec<_> = (0..10).map(|_| places.take_place(IpAddr::from([192, 0, 2, 1])).unwrap()).collect();
+        assert_eq!(places.take_place(IpAddr::from([192, 0, 2, 1])).unwrap_err(), NoPlace::ForAddress);
+        assert!(places.take_place(IpAddr::from([192, 0, 2, 2])).is_ok() && taken.len() == 10);
     }
 }

@@ -16,7 +16,7 @@ use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_sys::{socket_memory, tcp_info};
 use fullpipe_units::{ByteCount, Span};
 
-use crate::network::{Network, client_networks};
+use crate::network::{AddressPrefix, client_networks};
 
 /// Bytes for one client where the host has plenty of memory.
 const MAX_OF_CLIENT: ByteCount = ByteCount::from_mib(64);
@@ -156,7 +156,7 @@ impl QueueLimits {
     }
 
     /// Returns the limit for which the user of `share`, who has `own` bytes, must end.
-    fn excess(&self, users: &Users, share: &QueueShare, own: StalledBytes) -> Option<QueueExcess> {
+    fn exceeded_limit(&self, users: &Users, share: &QueueShare, own: StalledBytes) -> Option<QueueExcess> {
         let all = [users.all.blocked, self.total];
         if users.must_end(all, (own.blocked, share.number), |user| user.bytes.blocked) {
             return Some(QueueExcess { own: own.blocked, whose: "all clients", limit: self.total });
@@ -165,7 +165,7 @@ impl QueueLimits {
             let limit = self.client * u64::from(times);
             let own = (own.lasting, share.number);
             let must_end = users.must_end([users.lasting_of(network), limit], own, |user| {
-                let is_within = user.client.is_some_and(|client| network.contains(client));
+                let is_within = user.client.is_some_and(|client| network.contains_address(client));
                 if is_within { user.bytes.lasting } else { ByteCount::ZERO }
             });
             must_end.then_some(QueueExcess { own: own.0, whose: "a client", limit })
@@ -190,14 +190,14 @@ pub struct QueueBudget {
 /// The users of a budget that have bytes in it, with sums: there may be thousands of them.
 #[derive(Debug, Default)]
 struct Users {
-    of_each: HashMap<u64, User>,
+    of_each: HashMap<u64, QueueUser>,
     all: StalledBytes,
-    lasting: HashMap<Network, ByteCount>,
+    lasting: HashMap<AddressPrefix, ByteCount>,
 }
 
 /// A test, a copy or a relayed connection.
 #[derive(Debug)]
-struct User {
+struct QueueUser {
     client: Option<IpAddr>,
     bytes: StalledBytes,
 }
@@ -205,7 +205,7 @@ struct User {
 impl Users {
     /// Replaces what a user has.
     fn set(&mut self, number: u64, client: Option<IpAddr>, bytes: StalledBytes) {
-        let user = User { client, bytes };
+        let user = QueueUser { client, bytes };
         let is_user = bytes != StalledBytes::default();
         let before = if is_user { self.of_each.insert(number, user) } else { self.of_each.remove(&number) };
         let before = before.map_or_else(StalledBytes::default, |user| user.bytes);
@@ -228,7 +228,7 @@ impl Users {
         &self,
         [all, limit]: [ByteCount; 2],
         own: (ByteCount, u64),
-        bytes_of: impl Fn(&User) -> ByteCount,
+        bytes_of: impl Fn(&QueueUser) -> ByteCount,
     ) -> bool {
         let others = || self.of_each.iter().map(|(number, user)| (bytes_of(user), *number));
         all > limit
@@ -236,12 +236,12 @@ impl Users {
             && all.saturating_sub(others().filter(|other| *other > own).map(|(bytes, _)| bytes).sum()) > limit
     }
 
-    fn lasting_of(&self, network: Network) -> ByteCount {
+    fn lasting_of(&self, network: AddressPrefix) -> ByteCount {
         self.lasting.get(&network).copied().unwrap_or_default()
     }
 }
 
-fn networks_of(client: Option<IpAddr>) -> impl Iterator<Item = (Network, u32)> {
+fn networks_of(client: Option<IpAddr>) -> impl Iterator<Item = (AddressPrefix, u32)> {
     client.into_iter().flat_map(client_networks)
 }
 
@@ -279,7 +279,7 @@ impl QueueBudget {
         QueueShare { budget: Arc::clone(self), number: self.next.fetch_add(1, Ordering::Relaxed), client }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Users> {
+    fn lock_users(&self) -> MutexGuard<'_, Users> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -289,13 +289,13 @@ impl QueueShare {
     ///
     /// # Errors
     /// Fails if the user must end and drop its connections: a limit is exceeded, even without the users that have more.
-    pub fn record(&self, bytes: StalledBytes) -> Result<(), QueueExcess> {
-        let mut users = self.budget.lock();
+    pub fn record_bytes(&self, bytes: StalledBytes) -> Result<(), QueueExcess> {
+        let mut users = self.budget.lock_users();
         users.set(self.number, self.client, bytes);
         if bytes == StalledBytes::default() {
             return Ok(());
         }
-        let Some(excess) = self.budget.limits.excess(&users, self, bytes) else { return Ok(()) };
+        let Some(excess) = self.budget.limits.exceeded_limit(&users, self, bytes) else { return Ok(()) };
         // It gives them back, so that no other need end for the same bytes.
         users.set(self.number, self.client, StalledBytes::default());
         Err(excess)
@@ -304,7 +304,7 @@ impl QueueShare {
 
 impl Drop for QueueShare {
     fn drop(&mut self) {
-        self.budget.lock().set(self.number, self.client, StalledBytes::default());
+        self.budget.lock_users().set(self.number, self.client, StalledBytes::default());
     }
 }
 
@@ -340,19 +340,19 @@ mod tests {
     fn the_user_with_most_bytes_ends_first_and_only_until_the_rest_is_within_the_limit() {
         let budget = budget(64, 1_000);
         let [small, large, other] = ["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"].map(|at| join(&budget, at));
-        assert_eq!(large.record(stalled(50)), Ok(()));
-        assert_eq!(other.record(stalled(60)), Ok(()), "another client has its own limit");
-        assert_eq!(small.record(stalled(20)), Ok(()), "the other one has more");
-        let why = large.record(stalled(50)).unwrap_err().to_string();
+        assert_eq!(large.record_bytes(stalled(50)), Ok(()));
+        assert_eq!(other.record_bytes(stalled(60)), Ok(()), "another client has its own limit");
+        assert_eq!(small.record_bytes(stalled(20)), Ok(()), "the other one has more");
+        let why = large.record_bytes(stalled(50)).unwrap_err().to_string();
         assert_eq!(
             why,
             "its client does not take 50 MiB that wait in this host's kernel; a client may leave 64 MiB there"
         );
         drop(large);
-        assert_eq!(small.record(stalled(20)), Ok(()));
-        assert_eq!(budget.lock().all, stalled(80));
+        assert_eq!(small.record_bytes(stalled(20)), Ok(()));
+        assert_eq!(budget.lock_users().all, stalled(80));
         drop((small, other));
-        let users = budget.lock();
+        let users = budget.lock_users();
         assert!(users.of_each.is_empty() && users.lasting.is_empty() && users.all == stalled(0));
     }
 
@@ -360,7 +360,7 @@ mod tests {
     fn many_clients_are_held_to_the_limit_of_all() {
         let budget = budget(64, 100);
         let shares: Vec<QueueShare> = (1..=10).map(|last| join(&budget, &format!("192.0.2.{last}"))).collect();
-        let ended = shares.iter().filter(|share| share.record(stalled(30)).is_err()).count();
+        let ended = shares.iter().filter(|share| share.record_bytes(stalled(30)).is_err()).count();
         assert_eq!(ended, 7, "those that exceed the limit, and no more");
     }
 
@@ -370,12 +370,12 @@ mod tests {
         let budget = budget(64, 1_000);
         let mut shares: Vec<_> = (1..=20).rev().map(|mib| (mib, join(&budget, "192.0.2.1"))).collect();
         let ended = |shares: &[(u64, QueueShare)]| {
-            shares.iter().filter(|(mib, share)| share.record(stalled(*mib)).is_err()).count()
+            shares.iter().filter(|(mib, share)| share.record_bytes(stalled(*mib)).is_err()).count()
         };
         assert_eq!(ended(&shares), 0, "those before have more");
         shares.reverse();
         assert_eq!(ended(&shares), 10, "the others have 55 MiB");
-        assert_eq!(budget.lock().all, stalled(55));
+        assert_eq!(budget.lock_users().all, stalled(55));
     }
 
     #[test]
@@ -383,7 +383,7 @@ mod tests {
         let budget = budget(10, 1_000);
         let shares: Vec<QueueShare> =
             (0..8).map(|network| join(&budget, &format!("2001:db8:0:{network}::1"))).collect();
-        let results: Vec<bool> = shares.iter().map(|share| share.record(stalled(9)).is_ok()).collect();
+        let results: Vec<bool> = shares.iter().map(|share| share.record_bytes(stalled(9)).is_ok()).collect();
         assert_eq!(results[..3], [true, true, false], "eight /64 are of one /56, which may leave 20 MiB");
     }
 
@@ -391,7 +391,7 @@ mod tests {
     fn what_moves_is_not_counted() {
         let budget = budget(1, 1);
         let [waiting, moving] = ["192.0.2.1"; 2].map(|at| join(&budget, at));
-        assert!(waiting.record(stalled(2)).is_err() && moving.record(stalled(0)).is_ok());
+        assert!(waiting.record_bytes(stalled(2)).is_err() && moving.record_bytes(stalled(0)).is_ok());
     }
 
     /// Such a client held 360 MiB for up to three seconds.
@@ -400,11 +400,11 @@ mod tests {
         let budget = budget(64, 196);
         let blocked = |mib| StalledBytes { lasting: ByteCount::ZERO, blocked: MIB * mib };
         let [fast, slow] = ["192.0.2.1", "192.0.2.2"].map(|at| join(&budget, at));
-        assert_eq!(fast.record(blocked(190)), Ok(()), "a program may pause");
-        assert_eq!(slow.record(blocked(100)), Ok(()), "it is enough that another one ends");
-        let why = fast.record(blocked(190)).unwrap_err().to_string();
+        assert_eq!(fast.record_bytes(blocked(190)), Ok(()), "a program may pause");
+        assert_eq!(slow.record_bytes(blocked(100)), Ok(()), "it is enough that another one ends");
+        let why = fast.record_bytes(blocked(190)).unwrap_err().to_string();
         assert!(why.contains("190 MiB") && why.contains("all clients"), "{why}");
-        assert_eq!(slow.record(blocked(100)), Ok(()));
+        assert_eq!(slow.record_bytes(blocked(100)), Ok(()));
     }
 
     #[test]

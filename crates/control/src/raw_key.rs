@@ -20,10 +20,10 @@ use tokio_rustls::rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::connection::{VERSIONS, provider};
+use crate::connection::{VERSIONS, crypto_provider};
 use crate::record_stream::RecordStream;
 use crate::records::{client_that_states, server_that_states};
-use crate::{Control, TlsError};
+use crate::{ControlConnection, TlsError};
 
 /// Returns the pair with its public key in place of a certificate. `pair` is the answer of the library that makes it.
 ///
@@ -77,19 +77,19 @@ impl RawKeyTls {
     }
 
     /// Completes a handshake with the program at the other end of `stream`, as the caller.
-    pub(crate) async fn call(&self, stream: TcpStream) -> io::Result<Control> {
+    pub(crate) async fn call(&self, stream: TcpStream) -> io::Result<ControlConnection> {
         let secrets = Arc::default();
         let connector = TlsConnector::from(client_that_states(&self.client, &secrets));
         let stream = connector.connect(unread_name(), RecordStream::new(stream)).await?;
-        Ok(Control::encrypted(stream.into(), secrets))
+        Ok(ControlConnection::from_tls_stream(stream.into(), secrets))
     }
 
     /// Completes a handshake with the program that called.
-    pub(crate) async fn answer(&self, stream: TcpStream) -> io::Result<Control> {
+    pub(crate) async fn answer(&self, stream: TcpStream) -> io::Result<ControlConnection> {
         let secrets = Arc::default();
         let acceptor = TlsAcceptor::from(server_that_states(&self.server, &secrets));
         let stream = acceptor.accept(RecordStream::new(stream)).await?;
-        Ok(Control::encrypted(stream.into(), secrets))
+        Ok(ControlConnection::from_tls_stream(stream.into(), secrets))
     }
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct RawKeyVerifier {
 impl RawKeyVerifier {
     pub(crate) fn new(key: Option<&CertifiedKey>) -> Arc<Self> {
         let key = key.map(|key| key.cert[0].as_ref().to_vec());
-        Arc::new(Self { key, algorithms: provider().signature_verification_algorithms })
+        Arc::new(Self { key, algorithms: crypto_provider().signature_verification_algorithms })
     }
 
     fn check(&self, key: &CertificateDer<'_>) -> Result<(), Error> {

@@ -32,11 +32,11 @@ impl RecordStream {
     }
 
     /// Returns the number of bytes that may be read next.
-    const fn permitted(&self) -> usize {
+    const fn readable_bytes(&self) -> usize {
         if self.left > 0 { self.left } else { HEADER - self.begun }
     }
 
-    fn note(&mut self, bytes: &[u8]) {
+    fn record_read(&mut self, bytes: &[u8]) {
         if self.left > 0 {
             self.left -= bytes.len();
             return;
@@ -53,10 +53,10 @@ impl RecordStream {
 impl AsyncRead for RecordStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let wanted = this.permitted().min(into.remaining());
+        let wanted = this.readable_bytes().min(into.remaining());
         let mut part = ReadBuf::new(into.initialize_unfilled_to(wanted));
         ready!(Pin::new(&mut this.tcp).poll_read(context, &mut part))?;
-        this.note(part.filled());
+        this.record_read(part.filled());
         let count = part.filled().len();
         into.advance(count);
         Poll::Ready(Ok(()))

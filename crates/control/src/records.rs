@@ -51,9 +51,9 @@ const MAX_IDLE: usize = 32;
 type Secret = Zeroizing<[u8; 48]>;
 
 /// The keys of both directions of a TLS connection, and what has come and not been read.
-pub struct Records {
-    sending: Keys,
-    receiving: Keys,
+pub struct TlsRecords {
+    sending: DirectionKeys,
+    receiving: DirectionKeys,
     /// The other end has asked for new keys of this one.
     owes_update: bool,
     /// The other end has closed its direction.
@@ -97,12 +97,12 @@ impl From<Unspecified> for RecordError {
     }
 }
 
-impl Records {
+impl TlsRecords {
     /// Takes over a connection of the TLS library whose handshake stated `secrets`.
     ///
     /// # Errors
     /// Fails if the handshake is not over, if the library has bytes left to send, and if keys were updated since.
-    pub(crate) fn take_over(mut tls: Connection, secrets: &Secrets) -> io::Result<Self> {
+    pub(crate) fn take_over(mut tls: Connection, secrets: &TrafficSecrets) -> io::Result<Self> {
         let mut arrived = Vec::new();
         let has_ended = match tls.reader().read_to_end(&mut arrived) {
             Ok(_) => true,
@@ -111,13 +111,14 @@ impl Records {
         };
         let is_client = matches!(tls, Connection::Client(_));
         let used = tls.dangerous_extract_secrets().map_err(io::Error::other)?;
-        let [client, server] = secrets.take().ok_or_else(|| io::Error::other("the handshake stated no secrets"))?;
+        let [client, server] =
+            secrets.take_secrets().ok_or_else(|| io::Error::other("the handshake stated no secrets"))?;
         let [ours, theirs] = if is_client { [client, server] } else { [server, client] };
-        let keys = |secret, (next, used)| Keys::taken_over(secret, next, &used).map_err(io::Error::other);
+        let keys = |secret, (next, used)| DirectionKeys::taken_over(secret, next, &used).map_err(io::Error::other);
         Ok(Self { has_ended, arrived, ..Self::new([keys(ours, used.tx)?, keys(theirs, used.rx)?]) })
     }
 
-    fn new([sending, receiving]: [Keys; 2]) -> Self {
+    fn new([sending, receiving]: [DirectionKeys; 2]) -> Self {
         Self {
             sending,
             receiving,
@@ -134,15 +135,15 @@ impl Records {
     ///
     /// # Errors
     /// Fails if the library cannot encrypt.
-    pub fn seal(&mut self, payload: &[u8], into: &mut Vec<u8>) -> Result<(), RecordError> {
-        let mut key = self.sending.key()?;
+    pub fn seal_payload(&mut self, payload: &[u8], into: &mut Vec<u8>) -> Result<(), RecordError> {
+        let mut key = self.sending.cipher_key()?;
         for content in payload.chunks(MAX_CONTENT) {
             if take(&mut self.owes_update) || self.sending.next >= MAX_RECORDS {
-                self.sending.seal(&key, HANDSHAKE, &KEY_UPDATE, into)?;
-                self.sending = self.sending.updated()?;
-                key = self.sending.key()?;
+                self.sending.seal_record(&key, HANDSHAKE, &KEY_UPDATE, into)?;
+                self.sending = self.sending.next_keys()?;
+                key = self.sending.cipher_key()?;
             }
-            self.sending.seal(&key, DATA, content, into)?;
+            self.sending.seal_record(&key, DATA, content, into)?;
         }
         Ok(())
     }
@@ -152,8 +153,8 @@ impl Records {
     /// # Errors
     /// Fails if the library cannot encrypt.
     pub fn seal_end(&mut self, into: &mut Vec<u8>) -> Result<(), RecordError> {
-        let key = self.sending.key()?;
-        Ok(self.sending.seal(&key, ALERT, &CLOSE_NOTIFY, into)?)
+        let key = self.sending.cipher_key()?;
+        Ok(self.sending.seal_record(&key, ALERT, &CLOSE_NOTIFY, into)?)
     }
 
     /// Returns payload that came before the keys were taken over, at most 16 KiB; it is empty the second time.
@@ -161,17 +162,17 @@ impl Records {
         take(&mut self.arrived)
     }
 
-    /// Returns the begin of a record, to which what comes next is to be appended for [`Records::open`].
-    pub fn held(&self) -> &[u8] {
+    /// Returns the begin of a record, to which what comes next is to be appended for [`TlsRecords::open_records`].
+    pub fn partial_record(&self) -> &[u8] {
         &self.held
     }
 
-    /// Opens the records at the begin of `bytes`, which are [`Records::held`] and what came after it, and moves their
+    /// Opens the records at the begin of `bytes`, which are [`TlsRecords::partial_record`] and what came after it, and moves their
     /// payload to the front. Returns the length of the payload. Keeps a record that is not complete.
     ///
     /// # Errors
     /// Fails if they are no records of the other end. Then nothing that follows is read.
-    pub fn open(&mut self, bytes: &mut [u8]) -> Result<usize, RecordError> {
+    pub fn open_records(&mut self, bytes: &mut [u8]) -> Result<usize, RecordError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -181,12 +182,12 @@ impl Records {
     }
 
     fn open_all(&mut self, bytes: &mut [u8]) -> Result<usize, RecordError> {
-        let mut key = self.receiving.key()?;
+        let mut key = self.receiving.cipher_key()?;
         let (mut opened, mut begin) = (0, 0);
         while !self.has_ended
             && let Some(end) = end_of_record(&bytes[begin..])?.map(|length| begin + length)
         {
-            let (kind, length) = self.receiving.open(&key, &mut bytes[begin..end])?;
+            let (kind, length) = self.receiving.open_record(&key, &mut bytes[begin..end])?;
             let content = begin + HEADER..begin + HEADER + length;
             match kind {
                 DATA if length > 0 => {
@@ -198,7 +199,7 @@ impl Records {
                 ALERT => self.note_alert(&bytes[content])?,
                 HANDSHAKE => {
                     self.note_update(&bytes[content])?;
-                    key = self.receiving.key()?;
+                    key = self.receiving.cipher_key()?;
                 }
                 _ => return Err(RecordError::Content),
             }
@@ -214,7 +215,7 @@ impl Records {
     /// Panics if the library derives no keys.
     #[cfg(any(test, fuzzing))]
     pub fn known_ends() -> [Self; 2] {
-        let keys = |byte| Keys::new(Zeroizing::new([byte; 48]), 7).expect("there are keys");
+        let keys = |byte| DirectionKeys::new(Zeroizing::new([byte; 48]), 7).expect("there are keys");
         [[1, 2], [2, 1]].map(|bytes| Self::new(bytes.map(keys)))
     }
 
@@ -224,10 +225,10 @@ impl Records {
     /// Fails if the library cannot encrypt.
     #[cfg(any(test, fuzzing))]
     pub fn seal_any(&mut self, kind: u8, content: &[u8], into: &mut Vec<u8>) -> Result<(), RecordError> {
-        let key = self.sending.key()?;
-        self.sending.seal(&key, kind, content, into)?;
+        let key = self.sending.cipher_key()?;
+        self.sending.seal_record(&key, kind, content, into)?;
         if kind == HANDSHAKE && content.starts_with(&KEY_UPDATE[..4]) {
-            self.sending = self.sending.updated()?;
+            self.sending = self.sending.next_keys()?;
         }
         Ok(())
     }
@@ -254,7 +255,7 @@ impl Records {
         }
         self.note_idle()?;
         self.owes_update |= message.ends_with(&[1]);
-        self.receiving = self.receiving.updated()?;
+        self.receiving = self.receiving.next_keys()?;
         Ok(())
     }
 
@@ -265,7 +266,7 @@ impl Records {
     }
 }
 
-impl fmt::Debug for Records {
+impl fmt::Debug for TlsRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Records(…)")
     }
@@ -282,7 +283,7 @@ fn end_of_record(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
 }
 
 /// The keys of one direction.
-struct Keys {
+struct DirectionKeys {
     secret: Secret,
     key: Zeroizing<[u8; 32]>,
     iv: Zeroizing<[u8; NONCE_LEN]>,
@@ -290,9 +291,9 @@ struct Keys {
     next: u64,
 }
 
-impl Keys {
+impl DirectionKeys {
     fn new(secret: Secret, next: u64) -> Result<Self, Unspecified> {
-        Ok(Self { key: expand(&secret, "key")?, iv: expand(&secret, "iv")?, secret, next })
+        Ok(Self { key: expand_secret(&secret, "key")?, iv: expand_secret(&secret, "iv")?, secret, next })
     }
 
     /// Returns the keys of `secret`, if they are those that the TLS library has `used` so far: with others, the number
@@ -310,17 +311,17 @@ impl Keys {
     }
 
     /// Returns the keys that follow (RFC 8446, section 7.2).
-    fn updated(&self) -> Result<Self, Unspecified> {
-        Self::new(expand(&self.secret, "traffic upd")?, 0)
+    fn next_keys(&self) -> Result<Self, Unspecified> {
+        Self::new(expand_secret(&self.secret, "traffic upd")?, 0)
     }
 
     /// Returns the key with its tables, 600 bytes, which are made anew in less time than a record takes.
-    fn key(&self) -> Result<LessSafeKey, Unspecified> {
+    fn cipher_key(&self) -> Result<LessSafeKey, Unspecified> {
         UnboundKey::new(&AES_256_GCM, &*self.key).map(LessSafeKey::new)
     }
 
     /// Returns the nonce of the next record (RFC 8446, section 5.3); fails if there are no more.
-    fn nonce(&mut self) -> Result<Nonce, Unspecified> {
+    fn next_nonce(&mut self) -> Result<Nonce, Unspecified> {
         let mut nonce = *self.iv;
         for (byte, number) in nonce.iter_mut().rev().zip(self.next.to_le_bytes()) {
             *byte ^= number;
@@ -329,22 +330,28 @@ impl Keys {
         Ok(Nonce::assume_unique_for_key(nonce))
     }
 
-    fn seal(&mut self, key: &LessSafeKey, kind: u8, content: &[u8], into: &mut Vec<u8>) -> Result<(), Unspecified> {
+    fn seal_record(
+        &mut self,
+        key: &LessSafeKey,
+        kind: u8,
+        content: &[u8],
+        into: &mut Vec<u8>,
+    ) -> Result<(), Unspecified> {
         let [high, low] = ((content.len() + 1 + TAG) as u16).to_be_bytes();
         let header = [DATA, 3, 3, high, low];
         let begin = into.len() + HEADER;
         into.extend_from_slice(&header);
         into.extend_from_slice(content);
         into.push(kind);
-        let tag = key.seal_in_place_separate_tag(self.nonce()?, Aad::from(header), &mut into[begin..])?;
+        let tag = key.seal_in_place_separate_tag(self.next_nonce()?, Aad::from(header), &mut into[begin..])?;
         into.extend_from_slice(tag.as_ref());
         Ok(())
     }
 
     /// Opens one record in its place. Returns the type of its content, and the length, which begins behind the header.
-    fn open(&mut self, key: &LessSafeKey, record: &mut [u8]) -> Result<(u8, usize), RecordError> {
+    fn open_record(&mut self, key: &LessSafeKey, record: &mut [u8]) -> Result<(u8, usize), RecordError> {
         let (header, body) = record.split_first_chunk_mut::<HEADER>().ok_or(RecordError::Content)?;
-        let content = key.open_in_place(self.nonce()?, Aad::from(*header), body)?;
+        let content = key.open_in_place(self.next_nonce()?, Aad::from(*header), body)?;
         if content.len() > MAX_CONTENT + 1 {
             return Err(RecordError::Content);
         }
@@ -355,20 +362,20 @@ impl Keys {
 }
 
 /// Returns bytes of a secret for a purpose (HKDF-Expand-Label of RFC 8446, section 7.1, with an empty context).
-fn expand<const N: usize>(secret: &Secret, label: &str) -> Result<Zeroizing<[u8; N]>, Unspecified> {
+fn expand_secret<const N: usize>(secret: &Secret, label: &str) -> Result<Zeroizing<[u8; N]>, Unspecified> {
     let length = (N as u16).to_be_bytes();
     let prefix = [length[0], length[1], PREFIX.len() as u8 + label.len() as u8];
     let info = [&prefix[..], PREFIX, label.as_bytes(), &[0]];
     let mut bytes = Zeroizing::new([0; N]);
-    Prk::new_less_safe(HKDF_SHA384, &**secret).expand(&info, Length(N))?.fill(&mut *bytes)?;
+    Prk::new_less_safe(HKDF_SHA384, &**secret).expand(&info, KeyLength(N))?.fill(&mut *bytes)?;
     Ok(bytes)
 }
 
 const PREFIX: &[u8] = b"tls13 ";
 
-struct Length(usize);
+struct KeyLength(usize);
 
-impl KeyType for Length {
+impl KeyType for KeyLength {
     fn len(&self) -> usize {
         self.0
     }
@@ -376,19 +383,19 @@ impl KeyType for Length {
 
 /// The secrets of a connection, as its handshake states them: that of the client, and that of the server.
 #[derive(Default)]
-pub(crate) struct Secrets(Mutex<[Option<Secret>; 2]>);
+pub(crate) struct TrafficSecrets(Mutex<[Option<Secret>; 2]>);
 
 const LABELS: [&str; 2] = ["CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0"];
 
-impl Secrets {
+impl TrafficSecrets {
     /// Returns both secrets, once.
-    pub(crate) fn take(&self) -> Option<[Secret; 2]> {
+    pub(crate) fn take_secrets(&self) -> Option<[Secret; 2]> {
         let [client, server] = take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         Some([client?, server?])
     }
 }
 
-impl KeyLog for Secrets {
+impl KeyLog for TrafficSecrets {
     fn log(&self, label: &str, _: &[u8], secret: &[u8]) {
         if let Some(index) = LABELS.iter().position(|known| *known == label)
             && let Ok(secret) = <[u8; 48]>::try_from(secret)
@@ -403,22 +410,22 @@ impl KeyLog for Secrets {
 }
 
 /// Returns the configuration of a listener whose handshake states its `secrets`, so that its records can be taken over.
-pub(crate) fn server_that_states(config: &ServerConfig, secrets: &Arc<Secrets>) -> Arc<ServerConfig> {
+pub(crate) fn server_that_states(config: &ServerConfig, secrets: &Arc<TrafficSecrets>) -> Arc<ServerConfig> {
     let mut config = ServerConfig::clone(config);
-    config.key_log = Arc::<Secrets>::clone(secrets);
+    config.key_log = Arc::<TrafficSecrets>::clone(secrets);
     config.enable_secret_extraction = true;
     Arc::new(config)
 }
 
 /// Returns the configuration of a caller whose handshake states its `secrets`.
-pub(crate) fn client_that_states(config: &ClientConfig, secrets: &Arc<Secrets>) -> Arc<ClientConfig> {
+pub(crate) fn client_that_states(config: &ClientConfig, secrets: &Arc<TrafficSecrets>) -> Arc<ClientConfig> {
     let mut config = ClientConfig::clone(config);
-    config.key_log = Arc::<Secrets>::clone(secrets);
+    config.key_log = Arc::<TrafficSecrets>::clone(secrets);
     config.enable_secret_extraction = true;
     Arc::new(config)
 }
 
-impl fmt::Debug for Secrets {
+impl fmt::Debug for TrafficSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secrets(…)")
     }
@@ -429,18 +436,18 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ends() -> [Records; 2] {
-        Records::known_ends()
+    fn ends() -> [TlsRecords; 2] {
+        TlsRecords::known_ends()
     }
 
-    pub(crate) fn receive(records: &mut Records, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
-        let mut buffer = [records.held(), bytes].concat();
-        let opened = records.open(&mut buffer)?;
+    pub(crate) fn receive(records: &mut TlsRecords, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
+        let mut buffer = [records.partial_record(), bytes].concat();
+        let opened = records.open_records(&mut buffer)?;
         buffer.truncate(opened);
         Ok(buffer)
     }
 
-    pub(crate) fn sealed(records: &mut Records, kind: u8, content: &[u8]) -> Vec<u8> {
+    pub(crate) fn sealed(records: &mut TlsRecords, kind: u8, content: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         records.seal_any(kind, content, &mut bytes).unwrap();
         bytes
@@ -520,14 +527,14 @@ pub(crate) mod tests {
         for _ in 0..3 * MAX_IDLE {
             let mut bytes = Vec::new();
             near.owes_update = true;
-            near.seal(&[5; MAX_CONTENT], &mut bytes).unwrap();
+            near.seal_payload(&[5; MAX_CONTENT], &mut bytes).unwrap();
             assert_eq!(receive(&mut far, &bytes).unwrap().len(), MAX_CONTENT);
         }
         // A byte does not.
         let flood = (0..=2 * MAX_IDLE).try_for_each(|_| {
             let mut bytes = Vec::new();
             near.owes_update = true;
-            near.seal(&[5], &mut bytes).unwrap();
+            near.seal_payload(&[5], &mut bytes).unwrap();
             receive(&mut far, &bytes).map(|_| ())
         });
         assert_eq!(flood, Err(RecordError::Idle));
@@ -543,7 +550,7 @@ pub(crate) mod tests {
         }
         for (length, expected) in [(0, &[][..]), (1, &[18]), (MAX_CONTENT, &[16_401]), (16_385, &[16_401, 18])] {
             let mut bytes = Vec::new();
-            ends()[0].seal(&vec![5; length], &mut bytes).unwrap();
+            ends()[0].seal_payload(&vec![5; length], &mut bytes).unwrap();
             assert_eq!(bodies(&bytes), expected, "{length}");
         }
     }
@@ -611,7 +618,7 @@ pub(crate) mod tests {
         bytes.extend(b"rubbish");
         assert!(!far.has_ended());
         assert_eq!(receive(&mut far, &bytes).unwrap(), b"last");
-        assert!(far.has_ended() && far.held().is_empty());
+        assert!(far.has_ended() && far.partial_record().is_empty());
         assert_eq!(receive(&mut far, b"more").unwrap(), b"");
     }
 
@@ -621,7 +628,7 @@ pub(crate) mod tests {
         (near.sending.next, far.receiving.next) = (MAX_RECORDS - 1, MAX_RECORDS - 1);
         let payload = vec![5; 3 * MAX_CONTENT];
         let mut bytes = Vec::new();
-        near.seal(&payload, &mut bytes).unwrap();
+        near.seal_payload(&payload, &mut bytes).unwrap();
         assert_eq!(receive(&mut far, &bytes).unwrap(), payload);
         assert_eq!((near.sending.next, far.receiving.next), (2, 2));
         assert!(!far.owes_update);
@@ -633,7 +640,7 @@ pub(crate) mod tests {
         let asks = sealed(&mut near, HANDSHAKE, &[24, 0, 0, 1, 1]);
         assert_eq!(receive(&mut far, &asks).unwrap(), b"");
         let mut answer = Vec::new();
-        far.seal(b"payload", &mut answer).unwrap();
+        far.seal_payload(b"payload", &mut answer).unwrap();
         assert_eq!(receive(&mut near, &answer).unwrap(), b"payload");
         assert_eq!((far.receiving.next, far.sending.next, near.receiving.next), (0, 1, 1));
     }
@@ -648,10 +655,10 @@ pub(crate) mod tests {
         ) {
             let [mut near, mut far] = ends();
             let (mut sent, mut wire) = (vec![9; large], Vec::new());
-            near.seal(&sent, &mut wire).unwrap();
+            near.seal_payload(&sent, &mut wire).unwrap();
             for (payload, updates) in &payloads {
                 near.owes_update |= updates;
-                near.seal(payload, &mut wire).unwrap();
+                near.seal_payload(payload, &mut wire).unwrap();
                 sent.extend(payload);
             }
             let mut received = Vec::new();
@@ -659,7 +666,7 @@ pub(crate) mod tests {
                 received.extend(receive(&mut far, bytes).unwrap());
             }
             prop_assert!(received == sent);
-            prop_assert_eq!((far.held().len(), far.held.capacity()), (0, 0));
+            prop_assert_eq!((far.partial_record().len(), far.held.capacity()), (0, 0));
         }
     }
 }

@@ -9,8 +9,8 @@ use tokio_rustls::rustls::{
 
 use crate::raw_key::unread_name;
 use crate::records::tests::{receive, sealed};
-use crate::records::{HEADER, Secrets, client_that_states, server_that_states};
-use crate::{PeerTls, RecordError, Records};
+use crate::records::{HEADER, TrafficSecrets, client_that_states, server_that_states};
+use crate::{PeerTls, RecordError, TlsRecords};
 
 /// Types of content.
 const HANDSHAKE: u8 = 22;
@@ -22,7 +22,7 @@ const MAX_IDLE: usize = 32;
 /// An end of a connection that the library keeps, and the secrets that its handshake stated.
 struct End {
     tls: Connection,
-    secrets: Arc<Secrets>,
+    secrets: Arc<TrafficSecrets>,
 }
 
 impl End {
@@ -40,8 +40,8 @@ impl End {
         Self { tls: tls.into(), secrets }
     }
 
-    fn taken_over(self) -> io::Result<Records> {
-        Records::take_over(self.tls, &self.secrets)
+    fn taken_over(self) -> io::Result<TlsRecords> {
+        TlsRecords::take_over(self.tls, &self.secrets)
     }
 
     /// Returns the TLS records that this end writes for `payload`.
@@ -103,7 +103,7 @@ fn bodies(mut bytes: &[u8]) -> Vec<usize> {
 }
 
 /// Returns our end, and that of the library.
-fn ours_and_theirs(calls: bool) -> (Records, End) {
+fn ours_and_theirs(calls: bool) -> (TlsRecords, End) {
     let [ours, theirs] = ends(calls);
     (ours.taken_over().unwrap(), theirs)
 }
@@ -115,7 +115,7 @@ fn records_of_every_length_are_understood_by_the_library_and_by_us() {
         for length in [0, 1, 16_383, 16_384, 16_385, 40_000] {
             let payload: Vec<u8> = (0..length).map(|number| (number % 251) as u8).collect();
             let mut bytes = Vec::new();
-            ours.seal(&payload, &mut bytes).unwrap();
+            ours.seal_payload(&payload, &mut bytes).unwrap();
             assert!(theirs.receive(&bytes).unwrap() == payload, "{length}");
             assert!(receive(&mut ours, &theirs.sealed(&payload)).unwrap() == payload, "{length}");
         }
@@ -145,7 +145,7 @@ fn an_end_that_is_asked_twice_for_new_keys_makes_them_once_and_the_library_follo
             let received: Vec<u8> = asks.chunks(7).flat_map(|part| receive(&mut ours, part).unwrap()).collect();
             assert_eq!(received, b"before, between, after");
             let mut answer = Vec::new();
-            ours.seal(&payload, &mut answer).unwrap();
+            ours.seal_payload(&payload, &mut answer).unwrap();
             assert_eq!(bodies(&answer), [5 + 17, 16_384 + 17, 16_384 + 17, 7_232 + 17]);
             assert!(theirs.receive(&answer).unwrap() == payload);
         }
@@ -156,10 +156,10 @@ fn an_end_that_is_asked_twice_for_new_keys_makes_them_once_and_the_library_follo
 fn records_that_are_on_their_way_while_keys_change_are_read() {
     let (mut ours, mut theirs) = ours_and_theirs(true);
     let mut on_its_way = Vec::new();
-    ours.seal(b"from before", &mut on_its_way).unwrap();
+    ours.seal_payload(b"from before", &mut on_its_way).unwrap();
     theirs.tls.refresh_traffic_keys().unwrap();
     receive(&mut ours, &theirs.written()).unwrap();
-    ours.seal(b", and after", &mut on_its_way).unwrap();
+    ours.seal_payload(b", and after", &mut on_its_way).unwrap();
     assert_eq!(theirs.receive(&on_its_way).unwrap(), b"from before, and after");
 }
 
@@ -170,7 +170,7 @@ fn a_record_of_the_library_that_is_cut_anywhere_gives_nothing_until_the_rest_com
         let record = theirs.sealed(b"payload");
         let (begin, rest) = record.split_at(cut);
         assert_eq!(receive(&mut ours, begin).unwrap(), b"", "{cut}");
-        assert_eq!(ours.held().len(), cut);
+        assert_eq!(ours.partial_record().len(), cut);
         assert_eq!(receive(&mut ours, rest).unwrap(), b"payload", "{cut}");
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-use fullpipe_transfer::{AttributeKind, Attributes};
+use fullpipe_transfer::{AttributeKind, ExtendedAttributes};
 use fullpipe_units::printable_bytes;
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
@@ -26,22 +26,22 @@ pub(crate) struct NotKept {
 }
 
 /// Reads the attributes of what is open. `not_kept` takes those that are left out.
-pub(crate) fn read(open: impl AsFd, not_kept: &mut dyn FnMut(NotKept)) -> Attributes {
-    let mut attributes = Attributes::default();
-    let names = names(&open).unwrap_or_else(|error| {
+pub(crate) fn read_attributes(open: impl AsFd, not_kept: &mut dyn FnMut(NotKept)) -> ExtendedAttributes {
+    let mut attributes = ExtendedAttributes::default();
+    let names = attribute_names(&open).unwrap_or_else(|error| {
         not_kept(NotKept { kind: "attributes".to_owned(), why: error.to_string() });
         Vec::new()
     });
     for name in names {
-        let taken = match AttributeKind::of(&name) {
-            Some(_) => value(&open, &name).and_then(|value| {
+        let taken = match AttributeKind::from_name(&name) {
+            Some(_) => attribute_value(&open, &name).and_then(|value| {
                 let Some(value) = value else { return Ok(()) };
-                attributes.insert(&name, &value).map_err(io::Error::other)
+                attributes.insert_attribute(&name, &value).map_err(io::Error::other)
             }),
             None => Err(io::Error::other("attributes of this kind are not kept")),
         };
         if let Err(error) = taken {
-            not_kept(NotKept { kind: namespace(&name), why: error.to_string() });
+            not_kept(NotKept { kind: name_class(&name), why: error.to_string() });
         }
     }
     attributes
@@ -49,25 +49,25 @@ pub(crate) fn read(open: impl AsFd, not_kept: &mut dyn FnMut(NotKept)) -> Attrib
 
 /// Gives what is open these attributes, and no others of the kinds that are kept. `not_kept` takes those that the
 /// system refuses.
-pub(crate) fn settle(open: impl AsFd, wanted: &Attributes, not_kept: &mut dyn FnMut(NotKept)) {
-    let found = read(&open, &mut |_| {});
+pub(crate) fn apply_attributes(open: impl AsFd, wanted: &ExtendedAttributes, not_kept: &mut dyn FnMut(NotKept)) {
+    let found = read_attributes(&open, &mut |_| {});
     let more = found.iter().filter(|(name, _)| wanted.get(name).is_none());
     let removed = more.map(|(name, _)| (name, fremovexattr(&open, name)));
     let missing = wanted.iter().filter(|(name, value)| found.get(name) != Some(*value));
     let set = missing.map(|(name, value)| (name, fsetxattr(&open, name, value, XattrFlags::empty())));
     for (name, done) in removed.chain(set) {
-        if let (Err(error), Some(kind)) = (done, AttributeKind::of(name)) {
-            not_kept(NotKept { kind: kind.words().to_owned(), why: io::Error::from(error).to_string() });
+        if let (Err(error), Some(kind)) = (done, AttributeKind::from_name(name)) {
+            not_kept(NotKept { kind: kind.kind_text().to_owned(), why: io::Error::from(error).to_string() });
         }
     }
 }
 
 /// Returns true if what is open does not have exactly these attributes.
-pub(crate) fn differ(open: impl AsFd, wanted: &Attributes) -> bool {
-    read(open, &mut |_| {}) != *wanted
+pub(crate) fn attributes_differ(open: impl AsFd, wanted: &ExtendedAttributes) -> bool {
+    read_attributes(open, &mut |_| {}) != *wanted
 }
 
-fn names(open: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+fn attribute_names(open: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut list = vec![0; MAX_BYTES];
     let length = match flistxattr(open, &mut list[..]) {
         Err(Errno::NOTSUP) => 0,
@@ -78,7 +78,7 @@ fn names(open: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
 }
 
 /// Returns the value of an attribute; `None` if it has gone meanwhile.
-fn value(open: impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+fn attribute_value(open: impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     let mut value = vec![0; MAX_BYTES];
     match fgetxattr(open, name, &mut value[..]) {
         Ok(length) => {
@@ -91,24 +91,25 @@ fn value(open: impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Returns the namespace of a name, as `security.*`.
-fn namespace(name: &[u8]) -> String {
+fn name_class(name: &[u8]) -> String {
     let end = name.iter().position(|byte| *byte == b'.').unwrap_or(name.len());
     format!("{}.*", printable_bytes(&name[..end]))
 }
 
 /// The attributes that wait for their files.
 #[derive(Debug, Default)]
-pub(crate) struct Held(Mutex<(HashSet<Arc<Attributes>>, usize)>);
+pub(crate) struct HeldAttributes(Mutex<(HashSet<Arc<ExtendedAttributes>>, usize)>);
 
-impl Held {
+impl HeldAttributes {
     /// Returns attributes to hold; `None` if those that wait are too many.
-    pub(crate) fn hold(&self, attributes: Attributes) -> Option<Arc<Attributes>> {
+    pub(crate) fn hold_attributes(&self, attributes: ExtendedAttributes) -> Option<Arc<ExtendedAttributes>> {
         let mut held = lock(&self.0);
         let (all, bytes) = &mut *held;
         if let Some(same) = all.get(&attributes) {
             return Some(Arc::clone(same));
         }
-        let size = |attributes: &Attributes| attributes.bytes().get() as usize + size_of::<Attributes>();
+        let size =
+            |attributes: &ExtendedAttributes| attributes.total_bytes().get() as usize + size_of::<ExtendedAttributes>();
         if *bytes + size(&attributes) > MAX_HELD {
             all.retain(|attributes| Arc::strong_count(attributes) > 1);
             *bytes = all.iter().map(|attributes| size(attributes)).sum();
@@ -124,10 +125,10 @@ mod tests {
     use super::*;
     use std::fs::File;
 
-    fn attributes(of: &[(&str, &[u8])]) -> Attributes {
-        let mut attributes = Attributes::default();
+    fn attributes(of: &[(&str, &[u8])]) -> ExtendedAttributes {
+        let mut attributes = ExtendedAttributes::default();
         for (name, value) in of {
-            attributes.insert(name.as_bytes(), value).unwrap();
+            attributes.insert_attribute(name.as_bytes(), value).unwrap();
         }
         attributes
     }
@@ -143,10 +144,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let Some(file) = file(&folder) else { return };
         let wanted = attributes(&[("user.new", b"new"), ("user.empty", b""), ("user.caf\u{e9}", &[0xff; 100])]);
-        assert!(differ(&file, &wanted));
-        settle(&file, &wanted, &mut |not_kept| panic!("{not_kept:?}"));
-        assert!(!differ(&file, &wanted));
-        assert_eq!(read(&file, &mut |_| {}), wanted);
+        assert!(attributes_differ(&file, &wanted));
+        apply_attributes(&file, &wanted, &mut |not_kept| panic!("{not_kept:?}"));
+        assert!(!attributes_differ(&file, &wanted));
+        assert_eq!(read_attributes(&file, &mut |_| {}), wanted);
     }
 
     #[test]
@@ -156,23 +157,23 @@ mod tests {
         // No list of access has such a form.
         let wanted = attributes(&[("system.posix_acl_access", b"nonsense"), ("user.new", b"new")]);
         let mut said = Vec::new();
-        settle(&file, &wanted, &mut |not_kept| said.push(not_kept.kind));
+        apply_attributes(&file, &wanted, &mut |not_kept| said.push(not_kept.kind));
         assert_eq!(said, ["access lists"]);
-        assert_eq!(read(&file, &mut |_| {}), attributes(&[("user.new", b"new")]));
+        assert_eq!(read_attributes(&file, &mut |_| {}), attributes(&[("user.new", b"new")]));
     }
 
     #[test]
     fn files_share_attributes_and_too_many_are_refused() {
-        let held = Held::default();
-        let first = held.hold(attributes(&[("user.a", b"1")])).unwrap();
-        let second = held.hold(attributes(&[("user.a", b"1")])).unwrap();
+        let held = HeldAttributes::default();
+        let first = held.hold_attributes(attributes(&[("user.a", b"1")])).unwrap();
+        let second = held.hold_attributes(attributes(&[("user.a", b"1")])).unwrap();
         assert!(Arc::ptr_eq(&first, &second));
         lock(&held.0).1 = MAX_HELD;
         // What nobody waits for any more does not count.
-        let third = held.hold(attributes(&[("user.a", b"2")]));
+        let third = held.hold_attributes(attributes(&[("user.a", b"2")]));
         assert!(third.is_some() && lock(&held.0).0.len() == 2);
         drop((first, second));
         lock(&held.0).1 = MAX_HELD;
-        assert!(held.hold(attributes(&[("user.a", b"3")])).is_some() && lock(&held.0).0.len() == 2);
+        assert!(held.hold_attributes(attributes(&[("user.a", b"3")])).is_some() && lock(&held.0).0.len() == 2);
     }
 }

@@ -14,9 +14,9 @@ const LATENESS: Duration = Duration::from_millis(100);
 
 /// The bounds of one copy.
 #[derive(Debug, Default)]
-pub(crate) struct Bounds {
+pub(crate) struct CopyBounds {
     /// Rates, of this copy alone or of several together.
-    pub(crate) paces: Vec<Arc<Pace>>,
+    pub(crate) paces: Vec<Arc<RatePace>>,
     /// Bytes of files at most.
     pub(crate) most: Option<ByteCount>,
     /// The connections of the copy give way to all other traffic.
@@ -28,9 +28,9 @@ pub(crate) struct Bounds {
     taken: AtomicU64,
 }
 
-impl Bounds {
+impl CopyBounds {
     /// Returns bounds of these rates and bytes.
-    pub(crate) fn new(paces: Vec<Arc<Pace>>, most: Option<ByteCount>) -> Self {
+    pub(crate) fn new(paces: Vec<Arc<RatePace>>, most: Option<ByteCount>) -> Self {
         Self { paces, most, ..Self::default() }
     }
 
@@ -44,7 +44,7 @@ impl Bounds {
     ///
     /// # Errors
     /// Fails with a sentence if they are too many.
-    pub(crate) fn take(&self, bytes: u64) -> Result<(), String> {
+    pub(crate) fn count_bytes(&self, bytes: u64) -> Result<(), String> {
         let Some(most) = self.most else { return Ok(()) };
         let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= most.get());
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -52,30 +52,30 @@ impl Bounds {
     }
 
     /// Waits until `length` bytes may cross.
-    pub(crate) fn wait(&self, length: usize) {
-        self.paces.iter().for_each(|pace| pace.wait(length));
+    pub(crate) fn wait_for_bytes(&self, length: usize) {
+        self.paces.iter().for_each(|pace| pace.wait_for_turn(length));
     }
 }
 
 /// Spreads data over time.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct RatePace {
     rate: BitRate,
     next: Mutex<Instant>,
 }
 
-impl Pace {
+impl RatePace {
     pub(crate) fn new(rate: BitRate) -> Self {
         Self { rate, next: Mutex::new(Instant::now()) }
     }
 
-    fn wait(&self, length: usize) {
+    fn wait_for_turn(&self, length: usize) {
         let now = Instant::now();
-        thread::sleep(self.begin(now, length).saturating_duration_since(now));
+        thread::sleep(self.reserve_start(now, length).saturating_duration_since(now));
     }
 
     /// Returns the time from which `length` bytes may cross, asked for at `now`. One who comes late makes up for it.
-    fn begin(&self, now: Instant, length: usize) -> Instant {
+    fn reserve_start(&self, now: Instant, length: usize) -> Instant {
         let mut next = lock(&self.next);
         let begin = (*next).max(now.checked_sub(LATENESS).unwrap_or(now));
         *next = begin + Duration::from(self.rate.time_for(ByteCount::new(length as u64)));
@@ -85,20 +85,20 @@ impl Pace {
 
 /// The rates of all copies of a server together: of what it sends, and of what it receives.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Directions {
-    sent: Option<Arc<Pace>>,
-    received: Option<Arc<Pace>>,
+pub(crate) struct DirectionRates {
+    sent: Option<Arc<RatePace>>,
+    received: Option<Arc<RatePace>>,
 }
 
-impl Directions {
+impl DirectionRates {
     /// Returns this rate in each direction; no bound if it is absent.
-    pub(crate) fn at(rate: Option<BitRate>) -> Self {
-        let pace = || rate.map(Pace::new).map(Arc::new);
+    pub(crate) fn with_rate(rate: Option<BitRate>) -> Self {
+        let pace = || rate.map(RatePace::new).map(Arc::new);
         Self { sent: pace(), received: pace() }
     }
 
     /// Returns the rate limits of a copy that sends, or of one that receives.
-    pub(crate) fn paces(&self, sends: bool) -> Vec<Arc<Pace>> {
+    pub(crate) fn direction_paces(&self, sends: bool) -> Vec<Arc<RatePace>> {
         let pace = if sends { &self.sent } else { &self.received };
         pace.iter().cloned().collect()
     }
@@ -110,36 +110,38 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_and_what_is_smaller_is_not() {
-        let bounds = Bounds::new(Vec::new(), Some(ByteCount::new(10)));
-        assert!(bounds.take(6).is_ok() && bounds.take(5).is_err() && bounds.take(u64::MAX).is_err());
-        assert!(bounds.take(4).is_ok() && bounds.take(1).is_err());
-        assert!(Bounds::default().take(u64::MAX).is_ok());
+        let bounds = CopyBounds::new(Vec::new(), Some(ByteCount::new(10)));
+        assert!(
+            bounds.count_bytes(6).is_ok() && bounds.count_bytes(5).is_err() && bounds.count_bytes(u64::MAX).is_err()
+        );
+        assert!(bounds.count_bytes(4).is_ok() && bounds.count_bytes(1).is_err());
+        assert!(CopyBounds::default().count_bytes(u64::MAX).is_ok());
     }
 
     #[test]
     fn one_who_is_late_makes_up_for_it_but_not_for_a_long_rest() {
-        let pace = Pace::new(BitRate::from_mbps(8));
+        let pace = RatePace::new(BitRate::from_mbps(8));
         let first = *lock(&pace.next);
         let after = |milliseconds| first + Duration::from_millis(milliseconds);
         // A kilobyte takes a millisecond.
-        assert_eq!(pace.begin(after(0), 10_000), after(0));
-        assert_eq!(pace.begin(after(0), 10_000), after(10));
-        assert_eq!(pace.begin(after(25), 10_000), after(20));
-        assert_eq!(pace.begin(after(31), 10_000), after(30));
-        assert_eq!(pace.begin(after(9000), 10_000), after(8900));
-        assert_eq!(pace.begin(after(9000), 10_000), after(8910));
+        assert_eq!(pace.reserve_start(after(0), 10_000), after(0));
+        assert_eq!(pace.reserve_start(after(0), 10_000), after(10));
+        assert_eq!(pace.reserve_start(after(25), 10_000), after(20));
+        assert_eq!(pace.reserve_start(after(31), 10_000), after(30));
+        assert_eq!(pace.reserve_start(after(9000), 10_000), after(8900));
+        assert_eq!(pace.reserve_start(after(9000), 10_000), after(8910));
     }
 
     #[test]
     fn copies_in_one_direction_share_a_rate_and_do_not_slow_the_other() {
-        let directions = Directions::at(Some(BitRate::from_mbps(8)));
-        let pace = |sends| directions.paces(sends).pop().unwrap();
+        let directions = DirectionRates::with_rate(Some(BitRate::from_mbps(8)));
+        let pace = |sends| directions.direction_paces(sends).pop().unwrap();
         let now = Instant::now();
         // A megabyte takes a second.
         for sends in [true, false] {
-            assert!(pace(sends).begin(now, 1_000_000) <= now, "{sends}");
+            assert!(pace(sends).reserve_start(now, 1_000_000) <= now, "{sends}");
         }
-        assert!(pace(true).begin(now, 1) > now + Duration::from_millis(800));
-        assert!(Directions::at(None).paces(true).is_empty());
+        assert!(pace(true).reserve_start(now, 1) > now + Duration::from_millis(800));
+        assert!(DirectionRates::with_rate(None).direction_paces(true).is_empty());
     }
 }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-use fullpipe_transfer::{Digest, EntryPath, Message, Outcome};
+use fullpipe_transfer::{CopyMessage, Digest, EntryPath, FileOutcome};
 
 use crate::attributes::NotKept;
-use crate::bounds::Bounds;
-use crate::control::Outgoing;
+use crate::bounds::CopyBounds;
+use crate::control::MessageSender;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 
@@ -21,7 +21,7 @@ pub(crate) const NEVER_COPIED: &str = "it is neither file nor folder nor link";
 
 /// Counts of a transfer, as far as the near end shows them.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct CopyCounts {
     /// Bytes that have crossed and are verified.
     pub(crate) verified: AtomicU64,
     /// Bytes that compression has saved on the way.
@@ -40,23 +40,23 @@ pub(crate) struct Tally {
     digest: Mutex<Option<Digest>>,
 }
 
-impl Tally {
-    pub(crate) fn add(count: &AtomicU64, amount: u64) {
+impl CopyCounts {
+    pub(crate) fn add_to(count: &AtomicU64, amount: u64) {
         count.fetch_add(amount, Ordering::Relaxed);
     }
 
-    pub(crate) fn fail(&self, what: String) {
-        Self::add(&self.failed, 1);
+    pub(crate) fn record_failure(&self, what: String) {
+        Self::add_to(&self.failed, 1);
         name_first(&self.failures, || what);
     }
 
     /// Counts a device, a pipe or a socket.
     pub(crate) fn leave_out(&self, path: &EntryPath) {
-        Self::add(&self.left_out, 1);
+        Self::add_to(&self.left_out, 1);
         name_first(&self.left_out_entries, || format!("{path}: {NEVER_COPIED}"));
     }
 
-    pub(crate) fn failures(&self) -> Vec<String> {
+    pub(crate) fn failure_names(&self) -> Vec<String> {
         lock(&self.failures).clone()
     }
 
@@ -65,7 +65,7 @@ impl Tally {
     }
 
     /// Returns the digest of the last file that was copied.
-    pub(crate) fn digest(&self) -> Option<Digest> {
+    pub(crate) fn last_digest(&self) -> Option<Digest> {
         *lock(&self.digest)
     }
 }
@@ -79,10 +79,10 @@ fn name_first(names: &Mutex<Vec<String>>, name: impl FnOnce() -> String) {
 
 /// One end of a transfer.
 #[derive(Debug)]
-pub(crate) struct Common {
-    pub(crate) out: Outgoing,
-    pub(crate) tally: Arc<Tally>,
-    pub(crate) bounds: Bounds,
+pub(crate) struct TransferContext {
+    pub(crate) out: MessageSender,
+    pub(crate) tally: Arc<CopyCounts>,
+    pub(crate) bounds: CopyBounds,
     /// The one who shows events; at the far end there is none.
     pub(crate) events: Option<Sender<CopyEvent>>,
     /// Kinds of attributes that are not kept, of which the user knows.
@@ -91,12 +91,12 @@ pub(crate) struct Common {
     has_failed: AtomicBool,
 }
 
-impl Common {
-    pub(crate) fn new(out: Outgoing, tally: Arc<Tally>, events: Option<Sender<CopyEvent>>) -> Self {
+impl TransferContext {
+    pub(crate) fn new(out: MessageSender, tally: Arc<CopyCounts>, events: Option<Sender<CopyEvent>>) -> Self {
         Self {
             out,
             tally,
-            bounds: Bounds::default(),
+            bounds: CopyBounds::default(),
             events,
             not_kept: Mutex::default(),
             failed: Mutex::default(),
@@ -105,15 +105,15 @@ impl Common {
     }
 
     /// Returns this state with other bounds.
-    pub(crate) fn within(self, bounds: Bounds) -> Self {
+    pub(crate) fn with_bounds(self, bounds: CopyBounds) -> Self {
         Self { bounds, ..self }
     }
 
     /// Shows a step to the user, who may be at the other end.
-    pub(crate) fn note(&self, text: String) {
+    pub(crate) fn send_note(&self, text: String) {
         match &self.events {
             Some(events) => drop(events.send(CopyEvent::Note(text))),
-            None => self.out.send(&Message::Note { text }),
+            None => self.out.send_message(&CopyMessage::Note { text }),
         }
     }
 
@@ -121,36 +121,36 @@ impl Common {
     pub(crate) fn not_kept(&self, path: &EntryPath, what: NotKept) {
         let NotKept { kind, why } = what;
         if lock(&self.not_kept).insert(kind.clone()) {
-            self.note(format!("{path} does not keep its {kind}: {why}; others of this kind are not named"));
+            self.send_note(format!("{path} does not keep its {kind}: {why}; others of this kind are not named"));
         }
     }
 
-    pub(crate) fn event(&self, event: CopyEvent) {
+    pub(crate) fn send_event(&self, event: CopyEvent) {
         if let Some(events) = &self.events {
             let _ = events.send(event);
         }
     }
 
     /// Counts what became of a file.
-    pub(crate) fn count(&self, path: &EntryPath, size: u64, outcome: &Outcome) {
+    pub(crate) fn count_outcome(&self, path: &EntryPath, size: u64, outcome: &FileOutcome) {
         match outcome {
-            Outcome::Copied(digest) => {
-                Tally::add(&self.tally.files, 1);
-                Tally::add(&self.tally.bytes, size);
+            FileOutcome::Copied(digest) => {
+                CopyCounts::add_to(&self.tally.files, 1);
+                CopyCounts::add_to(&self.tally.bytes, size);
                 *lock(&self.tally.digest) = Some(*digest);
             }
-            Outcome::Present => Tally::add(&self.tally.present, 1),
-            Outcome::Wanted => {
-                Tally::add(&self.tally.files, 1);
-                Tally::add(&self.tally.bytes, size);
-                self.event(CopyEvent::WouldCopy(path.clone()));
+            FileOutcome::Present => CopyCounts::add_to(&self.tally.present, 1),
+            FileOutcome::Wanted => {
+                CopyCounts::add_to(&self.tally.files, 1);
+                CopyCounts::add_to(&self.tally.bytes, size);
+                self.send_event(CopyEvent::WouldCopy(path.clone()));
             }
-            Outcome::Failed(why) => self.tally.fail(format!("{path}: {why}")),
+            FileOutcome::Failed(why) => self.tally.record_failure(format!("{path}: {why}")),
         }
     }
 
     /// Ends the transfer, for the first of all reasons.
-    pub(crate) fn abort(&self, error: CopyError) {
+    pub(crate) fn abort_transfer(&self, error: CopyError) {
         lock(&self.failed).get_or_insert(error);
         self.has_failed.store(true, Ordering::Relaxed);
     }
@@ -160,7 +160,7 @@ impl Common {
     }
 
     /// Returns the reason for which the transfer was ended, once.
-    pub(crate) fn error(&self) -> Option<CopyError> {
+    pub(crate) fn take_error(&self) -> Option<CopyError> {
         lock(&self.failed).take()
     }
 }

@@ -8,10 +8,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Control, HANDSHAKE, Network, Peer, PinnedTls, connect_to_first, listen_tcp};
-use fullpipe_iperf::Key;
+use fullpipe_control::{
+    AddressPrefix, AuthenticatedPeer, ControlConnection, HANDSHAKE, PinnedTls, connect_to_first, listen_tcp,
+};
+use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
-use fullpipe_transfer::hexadecimal;
+use fullpipe_transfer::to_hexadecimal;
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
@@ -40,55 +42,55 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The credentials that both ends of a connection have: TLS whose keys follow from the secret, and the secret as a key
 /// that is proved where nothing is encrypted.
 #[derive(Debug, Clone)]
-pub(crate) struct Credentials {
-    key: Key,
+pub(crate) struct CopyCredentials {
+    key: SharedKey,
     tls: PinnedTls,
     /// Networks between whose addresses connections are not encrypted.
-    unencrypted: Vec<Network>,
+    unencrypted: Vec<AddressPrefix>,
 }
 
-impl Credentials {
+impl CopyCredentials {
     /// Returns the credentials of a secret that both ends know.
-    pub(crate) fn new(secret: &[u8; 32], unencrypted: &[Network]) -> io::Result<Self> {
-        let key = Key::from_file_content(hexadecimal(secret).as_bytes()).map_err(io::Error::other)?;
+    pub(crate) fn new(secret: &[u8; 32], unencrypted: &[AddressPrefix]) -> io::Result<Self> {
+        let key = SharedKey::from_file_content(to_hexadecimal(secret).as_bytes()).map_err(io::Error::other)?;
         let tls = PinnedTls::of_secret(secret).map_err(io::Error::other)?;
         Ok(Self { key, tls, unencrypted: unencrypted.to_vec() })
     }
 
     /// Returns the credentials of connections that are always inside this TLS.
-    pub(crate) fn of_tls(key: &Key, tls: PinnedTls) -> Self {
+    pub(crate) fn of_tls(key: &SharedKey, tls: PinnedTls) -> Self {
         Self { key: key.clone(), tls, unencrypted: Vec::new() }
     }
 
     /// Returns true if the user has named both addresses of a connection.
     fn may_be_plain(&self, stream: &TcpStream) -> io::Result<bool> {
-        let named = |address: SocketAddr| self.unencrypted.iter().any(|network| network.contains(address.ip()));
+        let named = |address: SocketAddr| self.unencrypted.iter().any(|network| network.contains_address(address.ip()));
         Ok(named(stream.local_addr()?) && named(stream.peer_addr()?))
     }
 
-    async fn call(&self, stream: TcpStream) -> io::Result<Control> {
+    async fn call_peer(&self, stream: TcpStream) -> io::Result<ControlConnection> {
         if self.may_be_plain(&stream)? {
-            return Ok(Peer::call(stream, &self.key, None).await?.control);
+            return Ok(AuthenticatedPeer::connect_peer(stream, &self.key, None).await?.control);
         }
-        self.tls.call(stream).await
+        self.tls.connect_pinned(stream).await
     }
 
-    async fn answer(&self, stream: TcpStream) -> io::Result<Control> {
+    async fn answer_peer(&self, stream: TcpStream) -> io::Result<ControlConnection> {
         // The caller may know the addresses by other names, and then encrypts.
         let is_plain = self.may_be_plain(&stream)? && {
             let mut first = [0];
             stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE
         };
         if is_plain {
-            return Ok(Peer::answer(stream, &self.key, None).await?.control);
+            return Ok(AuthenticatedPeer::accept_peer(stream, &self.key, None).await?.control);
         }
-        self.tls.answer(stream).await
+        self.tls.accept_pinned(stream).await
     }
 }
 
 /// A port that takes connections of who knows the secret.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct DataListener {
     pub(crate) port: u16,
     /// The way in for connections that come to another port.
     pub(crate) joined: Sender<DataStream>,
@@ -96,12 +98,16 @@ pub(crate) struct Listener {
     stopped: Arc<AtomicBool>,
 }
 
-impl Listener {
+impl DataListener {
     /// Listens on the first free port of a range; on any if both are zero. Without an address it listens on all.
     ///
     /// # Errors
     /// Fails if none is free.
-    pub(crate) fn start(bind: Option<IpAddr>, ports: (u16, u16), credentials: &Credentials) -> io::Result<Self> {
+    pub(crate) fn start_listening(
+        bind: Option<IpAddr>,
+        ports: (u16, u16),
+        credentials: &CopyCredentials,
+    ) -> io::Result<Self> {
         let (streams, received) = channel();
         let joined = streams.clone();
         let (ready, port) = channel();
@@ -113,10 +119,10 @@ impl Listener {
                 Err(error) => return drop(ready.send(Err(error))),
             };
             LocalSet::new().block_on(&runtime, async {
-                match listen(bind, ports) {
+                match bind_port(bind, ports) {
                     Ok(listener) => {
                         let _ = ready.send(listener.local_addr().map(|address| address.port()));
-                        accept(&listener, &credentials, &streams, &stop).await;
+                        accept_streams(&listener, &credentials, &streams, &stop).await;
                     }
                     Err(error) => drop(ready.send(Err(error))),
                 }
@@ -133,20 +139,20 @@ impl Listener {
     }
 
     /// Waits for up to `count` connections until `deadline`, and returns those that came.
-    pub(crate) fn take(&self, count: usize, deadline: Duration) -> Vec<DataStream> {
+    pub(crate) fn take_streams(&self, count: usize, deadline: Duration) -> Vec<DataStream> {
         let until = Instant::now() + deadline;
         let next = || self.streams.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
         std::iter::from_fn(next).take(count).collect()
     }
 }
 
-impl Drop for Listener {
+impl Drop for DataListener {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 }
 
-fn listen(bind: Option<IpAddr>, (first, last): (u16, u16)) -> io::Result<TcpListener> {
+fn bind_port(bind: Option<IpAddr>, (first, last): (u16, u16)) -> io::Result<TcpListener> {
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for port in first..=last.max(first) {
         match listen_tcp(bind, port, |_| Ok(())) {
@@ -157,7 +163,12 @@ fn listen(bind: Option<IpAddr>, (first, last): (u16, u16)) -> io::Result<TcpList
     Err(failed)
 }
 
-async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sender<DataStream>, stop: &AtomicBool) {
+async fn accept_streams(
+    listener: &TcpListener,
+    credentials: &CopyCredentials,
+    streams: &Sender<DataStream>,
+    stop: &AtomicBool,
+) {
     let pending = Arc::new(Semaphore::new(MAX_PENDING));
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS.into()));
     while !stop.load(Ordering::Relaxed) {
@@ -174,8 +185,8 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
         let (credentials, streams, places) = (credentials.clone(), streams.clone(), Arc::clone(&places));
         spawn_local(async move {
             // Clients that do not prove the secret are dropped without an answer.
-            if let Ok(Ok(connection)) = timeout(CONNECT_DEADLINE, credentials.answer(stream)).await
-                && let Ok(stream) = DataStream::of(connection)
+            if let Ok(Ok(connection)) = timeout(CONNECT_DEADLINE, credentials.answer_peer(stream)).await
+                && let Ok(stream) = DataStream::from_control(connection)
                 && let Ok(place) = places.try_acquire()
             {
                 place.forget();
@@ -191,10 +202,10 @@ async fn accept(listener: &TcpListener, credentials: &Credentials, streams: &Sen
 ///
 /// # Errors
 /// Fails if none was made, with the last reason.
-pub(crate) fn dial(
+pub(crate) fn dial_hosts(
     hosts: &[SocketAddr],
     port: u16,
-    credentials: &Credentials,
+    credentials: &CopyCredentials,
     count: &mut dyn FnMut(Span) -> u16,
 ) -> io::Result<(SocketAddr, Vec<DataStream>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -221,7 +232,11 @@ pub(crate) fn dial(
 ///
 /// # Errors
 /// Fails if none was made, with the last reason.
-pub(crate) fn dial_at_once(address: SocketAddr, credentials: &Credentials, count: u16) -> io::Result<Vec<DataStream>> {
+pub(crate) fn dial_at_once(
+    address: SocketAddr,
+    credentials: &CopyCredentials,
+    count: u16,
+) -> io::Result<Vec<DataStream>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         let calls = begin_calls(address, credentials, count);
@@ -234,20 +249,20 @@ pub(crate) fn dial_at_once(address: SocketAddr, credentials: &Credentials, count
 async fn dial_more(
     first: TcpStream,
     address: SocketAddr,
-    credentials: &Credentials,
+    credentials: &CopyCredentials,
     count: &mut dyn FnMut(Span) -> u16,
 ) -> io::Result<Vec<DataStream>> {
     let count = count(tcp_info(&first)?.rtt.unwrap_or_default());
     let calls = begin_calls(address, credentials, count.saturating_sub(1));
-    let first = within_deadline(encrypt(first, credentials)).await;
+    let first = within_deadline(encrypt_stream(first, credentials)).await;
     made_of(std::iter::once(first).chain(calls.join_all().await))
 }
 
-fn begin_calls(address: SocketAddr, credentials: &Credentials, count: u16) -> JoinSet<io::Result<DataStream>> {
+fn begin_calls(address: SocketAddr, credentials: &CopyCredentials, count: u16) -> JoinSet<io::Result<DataStream>> {
     let mut calls = JoinSet::new();
     for _ in 0..count {
         let credentials = credentials.clone();
-        let call = async move { encrypt(TcpStream::connect(address).await?, &credentials).await };
+        let call = async move { encrypt_stream(TcpStream::connect(address).await?, &credentials).await };
         calls.spawn_local(within_deadline(call));
     }
     calls
@@ -271,8 +286,8 @@ async fn within_deadline<T>(step: impl Future<Output = io::Result<T>>) -> io::Re
     timeout(CONNECT_DEADLINE, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-async fn encrypt(stream: TcpStream, credentials: &Credentials) -> io::Result<DataStream> {
-    DataStream::of(credentials.call(stream).await?)
+async fn encrypt_stream(stream: TcpStream, credentials: &CopyCredentials) -> io::Result<DataStream> {
+    DataStream::from_control(credentials.call_peer(stream).await?)
 }
 
 #[cfg(test)]
@@ -286,10 +301,10 @@ mod tests {
 
     #[test]
     fn connections_are_made_by_who_knows_the_secret_and_by_nobody_else() {
-        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
-        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
-        let (_, mut made) = dial(&[LOOPBACK], listener.port, &credentials, &mut |_| 3).unwrap();
-        let mut taken = listener.take(3, CONNECT_DEADLINE);
+        let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
+        let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
+        let (_, mut made) = dial_hosts(&[LOOPBACK], listener.port, &credentials, &mut |_| 3).unwrap();
+        let mut taken = listener.take_streams(3, CONNECT_DEADLINE);
         assert_eq!((made.len(), taken.len()), (3, 3));
         made[0].write_all(b"data").unwrap();
         drop(made);
@@ -297,18 +312,18 @@ mod tests {
         assert_eq!(received.iter().filter(|received| **received).count(), 1);
         let at = at_port(LOOPBACK, listener.port);
         let _made = dial_at_once(at, &credentials, 2).unwrap();
-        assert_eq!(listener.take(2, CONNECT_DEADLINE).len(), 2);
-        let other = Credentials::new(&[8; 32], &[]).unwrap();
-        assert!(dial(&[LOOPBACK], listener.port, &other, &mut |_| 1).is_err());
+        assert_eq!(listener.take_streams(2, CONNECT_DEADLINE).len(), 2);
+        let other = CopyCredentials::new(&[8; 32], &[]).unwrap();
+        assert!(dial_hosts(&[LOOPBACK], listener.port, &other, &mut |_| 1).is_err());
         assert!(dial_at_once(at, &other, 2).is_err());
-        assert!(listener.take(1, Duration::from_millis(50)).is_empty());
+        assert!(listener.take_streams(1, Duration::from_millis(50)).is_empty());
     }
 
     /// Each address that did not answer once took four seconds.
     #[test]
     fn an_address_that_does_not_answer_holds_up_no_other() {
-        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
-        let listener = Listener::start(Some(LOOPBACK.ip()), (0, 0), &credentials).unwrap();
+        let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
+        let listener = DataListener::start_listening(Some(LOOPBACK.ip()), (0, 0), &credentials).unwrap();
         let at = |last| SocketAddr::from(([127, 0, 0, last], listener.port));
         // One whose queue is full says nothing, and one knows no secret.
         let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -319,7 +334,7 @@ mod tests {
         let took = thread::spawn(move || drop(other.accept()));
         let began = Instant::now();
         let hosts = [2, 3, 1].map(at);
-        let (host, made) = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap();
+        let (host, made) = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 1).unwrap();
         assert_eq!((host, made.len()), (at(1), 1));
         assert!(began.elapsed() < CONNECT_DEADLINE, "{:?}", began.elapsed());
         took.join().unwrap();
@@ -332,8 +347,8 @@ mod tests {
             let other = std::net::TcpListener::bind(LOOPBACK).unwrap();
             let at = other.local_addr().unwrap();
             let calls = thread::spawn(move || other.incoming().take(2).count());
-            let credentials = Credentials::new(&[7; 32], &[]).unwrap();
-            assert!(dial(&[host], at.port(), &credentials, &mut |_| 1).is_err());
+            let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
+            assert!(dial_hosts(&[host], at.port(), &credentials, &mut |_| 1).is_err());
             assert!(std::net::TcpStream::connect(at).is_ok(), "{host} was called twice");
             assert_eq!(calls.join().unwrap(), 2);
         }
@@ -341,13 +356,13 @@ mod tests {
 
     #[test]
     fn who_knows_the_secret_has_no_more_connections_than_a_copy_may_have() {
-        let credentials = Credentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
-        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
-        let call = |count| dial(&[LOOPBACK], listener.port, &credentials, &mut |_| count).unwrap().1;
+        let credentials = CopyCredentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
+        let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
+        let call = |count| dial_hosts(&[LOOPBACK], listener.port, &credentials, &mut |_| count).unwrap().1;
         let made = [call(MAX_CONNECTIONS / 2), call(MAX_CONNECTIONS / 2), call(3)];
-        let taken = listener.take(MAX_CONNECTIONS.into(), CONNECT_DEADLINE);
+        let taken = listener.take_streams(MAX_CONNECTIONS.into(), CONNECT_DEADLINE);
         assert_eq!(taken.len(), usize::from(MAX_CONNECTIONS));
-        assert!(listener.take(1, Duration::from_millis(50)).is_empty());
+        assert!(listener.take_streams(1, Duration::from_millis(50)).is_empty());
         drop(made);
     }
 
@@ -357,14 +372,14 @@ mod tests {
         const TIME: Duration = Duration::from_millis(400);
         let worked = thread::spawn(|| {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-            let credentials = Credentials::new(&[7; 32], &[]).unwrap();
+            let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
             let (streams, _taken) = channel();
             runtime.block_on(async {
-                let listener = listen(Some(LOOPBACK.ip()), (0, 0)).unwrap();
+                let listener = bind_port(Some(LOOPBACK.ip()), (0, 0)).unwrap();
                 // Each attempt fails from here on, as it does without descriptors.
                 SockRef::from(&listener).shutdown(std::net::Shutdown::Both).unwrap();
                 let stop = AtomicBool::new(false);
-                let accepting = accept(&listener, &credentials, &streams, &stop);
+                let accepting = accept_streams(&listener, &credentials, &streams, &stop);
                 assert!(timeout(TIME, accepting).await.is_err());
             });
             let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -376,35 +391,35 @@ mod tests {
 
     #[test]
     fn only_between_addresses_that_were_named_is_a_connection_in_the_clear() {
-        let named = |network: &str| Credentials::new(&[7; 32], &[network.parse().unwrap()]).unwrap();
+        let named = |network: &str| CopyCredentials::new(&[7; 32], &[network.parse().unwrap()]).unwrap();
         for (caller, listener, is_plain) in [
             ("127.0.0.0/8", "127.0.0.0/8", true),
             ("127.0.0.2", "127.0.0.0/8", false),
             // A listener that would not encrypt answers a caller that does.
             ("192.0.2.0/24", "127.0.0.0/8", false),
         ] {
-            let listening = Listener::start(None, (0, 0), &named(listener)).unwrap();
-            let (_, mut made) = dial(&[LOOPBACK], listening.port, &named(caller), &mut |_| 1).unwrap();
-            let mut taken = listening.take(1, CONNECT_DEADLINE);
+            let listening = DataListener::start_listening(None, (0, 0), &named(listener)).unwrap();
+            let (_, mut made) = dial_hosts(&[LOOPBACK], listening.port, &named(caller), &mut |_| 1).unwrap();
+            let mut taken = listening.take_streams(1, CONNECT_DEADLINE);
             made[0].write_all(b"data").unwrap();
             let mut seen = [0; 4];
-            let peeked = taken[0].socket().peek(&mut seen).unwrap();
+            let peeked = taken[0].tcp_socket().peek(&mut seen).unwrap();
             assert_eq!(&seen[..peeked] == b"data", is_plain, "{caller} {listener}");
             taken[0].read_exact(&mut seen).unwrap();
             assert_eq!(&seen, b"data");
         }
         // And a listener that encrypts refuses a caller that does not.
-        let listening = Listener::start(None, (0, 0), &named("192.0.2.0/24")).unwrap();
-        assert!(dial(&[LOOPBACK], listening.port, &named("127.0.0.0/8"), &mut |_| 1).is_err());
+        let listening = DataListener::start_listening(None, (0, 0), &named("192.0.2.0/24")).unwrap();
+        assert!(dial_hosts(&[LOOPBACK], listening.port, &named("127.0.0.0/8"), &mut |_| 1).is_err());
     }
 
     #[test]
     fn a_listener_stays_within_its_range() {
-        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
-        let first = Listener::start(None, (0, 0), &credentials).unwrap();
-        assert!(Listener::start(None, (first.port, first.port), &credentials).is_err());
+        let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
+        let first = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
+        assert!(DataListener::start_listening(None, (first.port, first.port), &credentials).is_err());
         let port = first.port;
         drop(first);
-        assert!(dial(&[LOOPBACK], port, &Credentials::new(&[9; 32], &[]).unwrap(), &mut |_| 1).is_err());
+        assert!(dial_hosts(&[LOOPBACK], port, &CopyCredentials::new(&[9; 32], &[]).unwrap(), &mut |_| 1).is_err());
     }
 }

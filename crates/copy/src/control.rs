@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use fullpipe_transfer::{ALIVE, MAX_FRAME, Message};
+use fullpipe_transfer::{ALIVE, CopyMessage, MAX_FRAME};
 
-use crate::pulse::{ALIVE_INTERVAL, Pulse};
+use crate::pulse::{ALIVE_INTERVAL, SilenceWatch};
 
 /// Frames that wait to be written. Who adds one more waits.
 const MAX_WAITING: usize = 256;
@@ -18,14 +18,14 @@ const BATCH: usize = 256 << 10;
 
 /// Reads frames.
 #[derive(Debug)]
-pub(crate) struct Frames<R> {
+pub(crate) struct FrameReader<R> {
     from: R,
     frame: Vec<u8>,
-    pulse: Arc<Pulse>,
+    pulse: Arc<SilenceWatch>,
 }
 
-impl<R: Read> Frames<R> {
-    pub(crate) fn new(from: R, pulse: &Arc<Pulse>) -> Self {
+impl<R: Read> FrameReader<R> {
+    pub(crate) fn new(from: R, pulse: &Arc<SilenceWatch>) -> Self {
         Self { from, frame: Vec::new(), pulse: Arc::clone(pulse) }
     }
 
@@ -34,16 +34,16 @@ impl<R: Read> Frames<R> {
     ///
     /// # Errors
     /// Fails if the stream breaks or ends within a frame, and with `InvalidData` if the frame is too long.
-    pub(crate) fn next(&mut self) -> io::Result<Option<&[u8]>> {
-        Ok(self.advance()?.then_some(&self.frame))
+    pub(crate) fn next_frame(&mut self) -> io::Result<Option<&[u8]>> {
+        Ok(self.read_frame()?.then_some(&self.frame))
     }
 
     /// Returns the next frame with a message.
     ///
     /// # Errors
-    /// Fails as [`Frames::next`] does.
+    /// Fails as [`FrameReader::next_frame`] does.
     pub(crate) fn next_message(&mut self) -> io::Result<Option<&[u8]>> {
-        while self.advance()? {
+        while self.read_frame()? {
             if !self.frame.is_empty() {
                 return Ok(Some(&self.frame));
             }
@@ -52,7 +52,7 @@ impl<R: Read> Frames<R> {
     }
 
     /// Reads the next frame; returns false at the end.
-    fn advance(&mut self) -> io::Result<bool> {
+    fn read_frame(&mut self) -> io::Result<bool> {
         let mut length = [0; 4];
         let first = loop {
             match self.pulse.while_reading(|| self.from.read(&mut length)) {
@@ -77,15 +77,18 @@ impl<R: Read> Frames<R> {
 
 /// Sends messages, from any thread, in the order in which they are given.
 #[derive(Debug, Clone)]
-pub(crate) struct Outgoing {
+pub(crate) struct MessageSender {
     frames: SyncSender<Vec<u8>>,
     is_broken: Arc<AtomicBool>,
 }
 
-impl Outgoing {
+impl MessageSender {
     /// Starts the thread that writes: what is sent, and after a while without that, that this end is there. It ends
     /// when no sender is left, or when the stream breaks, which the one who reads the other direction notices.
-    pub(crate) fn start(to: impl Write + Send + 'static, pulse: &Arc<Pulse>) -> io::Result<(Self, JoinHandle<()>)> {
+    pub(crate) fn start_writer(
+        to: impl Write + Send + 'static,
+        pulse: &Arc<SilenceWatch>,
+    ) -> io::Result<(Self, JoinHandle<()>)> {
         let (frames, receiver) = sync_channel(MAX_WAITING);
         let thread = thread::Builder::new().name("copy-control".to_owned());
         let (pulse, is_broken) = (Arc::clone(pulse), Arc::<AtomicBool>::default());
@@ -104,12 +107,12 @@ impl Outgoing {
         self.is_broken.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn send(&self, message: &Message<'_>) {
-        self.send_frame(message.frame());
+    pub(crate) fn send_message(&self, message: &CopyMessage<'_>) {
+        self.send_frame(message.to_frame());
     }
 
     /// Closes the direction behind what was sent before, though others may still try to send.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close_direction(&self) {
         self.send_frame(Vec::new());
     }
 
@@ -120,7 +123,7 @@ impl Outgoing {
 }
 
 /// Data that takes the same way as the messages: whole frames only.
-impl Write for Outgoing {
+impl Write for MessageSender {
     fn write(&mut self, frame: &[u8]) -> io::Result<usize> {
         self.frames.send(frame.to_vec()).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         Ok(frame.len())
@@ -131,7 +134,7 @@ impl Write for Outgoing {
     }
 }
 
-fn write_all(mut to: impl Write, frames: &Receiver<Vec<u8>>, pulse: &Pulse) -> io::Result<()> {
+fn write_all(mut to: impl Write, frames: &Receiver<Vec<u8>>, pulse: &SilenceWatch) -> io::Result<()> {
     let mut batch = Vec::new();
     let mut is_closed = false;
     while !is_closed {
@@ -159,22 +162,22 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn frames(bytes: &[u8]) -> Frames<&[u8]> {
-        Frames::new(bytes, &Pulse::new(Duration::from_secs(9)))
+    fn frames(bytes: &[u8]) -> FrameReader<&[u8]> {
+        FrameReader::new(bytes, &SilenceWatch::new(Duration::from_secs(9)))
     }
 
     #[test]
     fn a_frame_that_is_too_long_or_ends_early_is_an_error() {
         let bytes = [2, 0, 0, 0, 7, 8, 0, 0, 0, 0, 1, 0, 0, 0, 9];
         let mut all = frames(&bytes);
-        assert_eq!(all.next().unwrap(), Some(&[7, 8][..]));
-        assert_eq!(all.next().unwrap(), Some(&[][..]));
-        assert_eq!(all.next().unwrap(), Some(&[9][..]));
-        assert_eq!(all.next().unwrap(), None);
+        assert_eq!(all.next_frame().unwrap(), Some(&[7, 8][..]));
+        assert_eq!(all.next_frame().unwrap(), Some(&[][..]));
+        assert_eq!(all.next_frame().unwrap(), Some(&[9][..]));
+        assert_eq!(all.next_frame().unwrap(), None);
         let mut messages = frames(&bytes[6..]);
         assert_eq!(messages.next_message().unwrap(), Some(&[9][..]));
         assert_eq!(messages.next_message().unwrap(), None);
-        let kind = |bytes: &[u8]| frames(bytes).next().unwrap_err().kind();
+        let kind = |bytes: &[u8]| frames(bytes).next_frame().unwrap_err().kind();
         assert_eq!(kind(&[2, 0, 0, 0, 7]), io::ErrorKind::UnexpectedEof);
         assert_eq!(kind(&[2, 0]), io::ErrorKind::UnexpectedEof);
         assert_eq!(kind(&[0xff; 8]), io::ErrorKind::InvalidData);
@@ -183,14 +186,17 @@ mod tests {
     #[test]
     fn an_end_with_nothing_to_say_says_that_it_is_there() {
         let (reader, writer) = io::pipe().unwrap();
-        let pulse = Pulse::new(Duration::from_secs(9));
-        let (out, thread) = Outgoing::start(writer, &pulse).unwrap();
+        let pulse = SilenceWatch::new(Duration::from_secs(9));
+        let (out, thread) = MessageSender::start_writer(writer, &pulse).unwrap();
         let mut alive = [0xff; 4];
         (&reader).read_exact(&mut alive).unwrap();
         assert_eq!(alive, ALIVE);
-        out.send(&Message::Finished);
-        out.close();
+        out.send_message(&CopyMessage::Finished);
+        out.close_direction();
         thread.join().unwrap();
-        assert_eq!(Frames::new(reader, &pulse).next_message().unwrap(), Some(&Message::Finished.frame()[4..]));
+        assert_eq!(
+            FrameReader::new(reader, &pulse).next_message().unwrap(),
+            Some(&CopyMessage::Finished.to_frame()[4..])
+        );
     }
 }

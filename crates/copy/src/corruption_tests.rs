@@ -11,25 +11,25 @@ use std::sync::mpsc::{Receiver as Events, channel};
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_control::Network;
+use fullpipe_control::AddressPrefix;
 use fullpipe_record::HostSettings;
 use fullpipe_testkit::{random_bytes, random_digits};
-use fullpipe_transfer::{BLOCK, CHUNK, DATA_HEADER, Excludes};
+use fullpipe_transfer::{BLOCK, CHUNK, DATA_HEADER, ExcludePatterns};
 use fullpipe_units::{BitRate, Span};
 
 use crate::address::at_port;
-use crate::bounds::{Bounds, Pace};
-use crate::common::{Common, Tally};
-use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
-use crate::control::{Frames, Outgoing};
-use crate::data_stream::{Connections, DataStream};
+use crate::bounds::{CopyBounds, RatePace};
+use crate::common::{CopyCounts, TransferContext};
+use crate::connect::{CONNECT_DEADLINE, CopyCredentials, DataListener, dial_hosts};
+use crate::control::{FrameReader, MessageSender};
+use crate::data_stream::{DataConnections, DataStream};
 use crate::options::CopyEvent;
-use crate::pulse::Pulse;
-use crate::receiver::{ReceiveOptions, Receiver};
-use crate::root::Root;
-use crate::sender::Sender;
-use crate::session::End;
-use crate::walk::Source;
+use crate::pulse::SilenceWatch;
+use crate::receiver::{FileReceiver, ReceiveOptions};
+use crate::root::FolderRoot;
+use crate::sender::FileSender;
+use crate::session::TransferRole;
+use crate::walk::CopySource;
 
 pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -142,22 +142,22 @@ impl Scene {
             Some(Flip::Tls(at)) => (at, false),
             Some(Flip::Messages(_)) | None => (u64::MAX, true),
         };
-        let named = in_the_clear.then(|| "127.0.0.0/8".parse::<Network>().unwrap());
-        let credentials = Credentials::new(&[7; 32], named.as_slice()).unwrap();
-        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
+        let named = in_the_clear.then(|| "127.0.0.0/8".parse::<AddressPrefix>().unwrap());
+        let credentials = CopyCredentials::new(&[7; 32], named.as_slice()).unwrap();
+        let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
         let (mut made, mut taken) = (Vec::new(), Vec::new());
         let chunk = if let Some(Flip::Messages(chunk)) = flip { Some(chunk) } else { None };
         if chunk.is_none() {
             let through = proxy(listener.port, at);
-            made = dial(&[LOOPBACK], through, &credentials, &mut |_| 1).map_err(|error| error.to_string())?.1;
-            taken = listener.take(1, CONNECT_DEADLINE);
+            made = dial_hosts(&[LOOPBACK], through, &credentials, &mut |_| 1).map_err(|error| error.to_string())?.1;
+            taken = listener.take_streams(1, CONNECT_DEADLINE);
         }
         let (near, far) = UnixStream::pair().unwrap();
         let to = self.folder.path().join("to");
         let receiver = thread::spawn(move || receive(&far, &to, taken));
         // Where nothing is slow, nothing is compressed.
-        let slow = matches!(flip, Some(Flip::Compressed(_))).then(|| Arc::new(Pace::new(BitRate::from_mbps(200))));
-        let bounds = Bounds::new(slow.into_iter().collect(), None);
+        let slow = matches!(flip, Some(Flip::Compressed(_))).then(|| Arc::new(RatePace::new(BitRate::from_mbps(200))));
+        let bounds = CopyBounds::new(slow.into_iter().collect(), None);
         let said = send(&near, &self.folder.path().join("file"), made, bounds, chunk);
         near.shutdown(Shutdown::Both).unwrap();
         receiver.join().unwrap();
@@ -170,33 +170,33 @@ impl Scene {
 }
 
 pub(crate) fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>) {
-    let pulse = Pulse::new(Duration::from_secs(20));
-    let (out, writer) = Outgoing::start(control.try_clone().unwrap(), &pulse).unwrap();
+    let pulse = SilenceWatch::new(Duration::from_secs(20));
+    let (out, writer) = MessageSender::start_writer(control.try_clone().unwrap(), &pulse).unwrap();
     let options = ReceiveOptions {
-        root: Root::User,
+        root: FolderRoot::User,
         path: to.to_owned(),
         dry_run: false,
         delete: false,
-        excludes: Excludes::default(),
+        excludes: ExcludePatterns::default(),
         verify_disk: false,
         attributes: false,
-        timeout: pulse.timeout(),
+        timeout: pulse.silence_timeout(),
         tops: None,
     };
-    let receiver = Arc::new(Receiver::new(Common::new(out.clone(), Arc::default(), None), options));
+    let receiver = Arc::new(FileReceiver::new(TransferContext::new(out.clone(), Arc::default(), None), options));
     let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
-    let mut frames = Frames::new(control, &pulse);
+    let mut frames = FrameReader::new(control, &pulse);
     // Its reason is that of the sender, which the test sees.
-    if let Err(error) = End::Receiver(receiver).run(&mut frames, connections(streams), settings) {
-        let refused = fullpipe_transfer::Message::Refused { code: 1, why: error.to_string() };
-        out.send(&refused);
+    if let Err(error) = TransferRole::Receiver(receiver).run_transfer(&mut frames, connections(streams), settings) {
+        let refused = fullpipe_transfer::CopyMessage::Refused { code: 1, why: error.to_string() };
+        out.send_message(&refused);
     }
-    out.close();
+    out.close_direction();
     writer.join().unwrap();
 }
 
-pub(crate) fn connections(streams: Vec<DataStream>) -> Connections {
-    Connections { active: streams.len() as u16, streams, quic: None, rtt: Span::from_millis(1) }
+pub(crate) fn connections(streams: Vec<DataStream>) -> DataConnections {
+    DataConnections { active: streams.len() as u16, streams, quic: None, rtt: Span::from_millis(1) }
 }
 
 /// Returns what was said of the copy, and how many blocks were sent again because they were overdue.
@@ -204,25 +204,30 @@ pub(crate) fn send(
     control: &UnixStream,
     file: &Path,
     streams: Vec<DataStream>,
-    bounds: Bounds,
+    bounds: CopyBounds,
     chunk: Option<usize>,
 ) -> Result<(Vec<String>, u64), String> {
-    let pulse = Pulse::new(Duration::from_secs(20));
+    let pulse = SilenceWatch::new(Duration::from_secs(20));
     let to = FlippingFrames { to: control.try_clone().unwrap(), chunk, seen: 0 };
-    let (out, writer) = Outgoing::start(to, &pulse).unwrap();
+    let (out, writer) = MessageSender::start_writer(to, &pulse).unwrap();
     let (events, noted) = channel();
-    let tally = Arc::new(Tally::default());
-    let common = Common::new(out.clone(), Arc::clone(&tally), Some(events)).within(bounds);
-    let sender = Sender::new(common, vec![Source::open(&Root::User, file).unwrap()], Excludes::default(), false);
+    let tally = Arc::new(CopyCounts::default());
+    let common = TransferContext::new(out.clone(), Arc::clone(&tally), Some(events)).with_bounds(bounds);
+    let sender = FileSender::new(
+        common,
+        vec![CopySource::open_source(&FolderRoot::User, file).unwrap()],
+        ExcludePatterns::default(),
+        false,
+    );
     let settings = [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()];
     let sender = Arc::new(sender);
-    let end = End::Sender(Arc::clone(&sender));
-    end.begin().unwrap();
-    let done = end.run(&mut Frames::new(control, &pulse), connections(streams), settings);
-    out.close();
+    let end = TransferRole::Sender(Arc::clone(&sender));
+    end.start_listing().unwrap();
+    let done = end.run_transfer(&mut FrameReader::new(control, &pulse), connections(streams), settings);
+    out.close_direction();
     writer.join().unwrap();
     done.map_err(|error| error.to_string())?;
-    assert_eq!((tally.failures(), tally.digest().is_some()), (Vec::new(), true));
+    assert_eq!((tally.failure_names(), tally.last_digest().is_some()), (Vec::new(), true));
     Ok((notes(&noted), sender.queue.repeated()))
 }
 

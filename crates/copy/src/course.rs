@@ -22,10 +22,10 @@ const FAST: BitRate = BitRate::from_mbps(2000);
 
 /// Conclusions from successive figures of the connections of a copy.
 #[derive(Debug, Default)]
-pub struct Course {
+pub struct CopyAdaptation {
     loss: UnqueuedLoss,
     /// The figures at the end of the last [`SECOND`], and when that was.
-    last: Option<(Time, SenderSample, Buffers)>,
+    last: Option<(Time, SenderSample, BufferTimes)>,
     queued: u32,
     held: u32,
     unfilled: u32,
@@ -38,7 +38,7 @@ pub struct Course {
 
 /// A change that the figures ask for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Change {
+pub enum AdaptationChange {
     /// Loss without a queue, of this share.
     Lossy(Ratio),
     /// A queue stands, at this rate.
@@ -53,71 +53,71 @@ pub enum Change {
 
 /// Times of all connections, in which they had data, and in which a full buffer of either end held it back.
 #[derive(Debug, Clone, Copy, Default)]
-struct Buffers {
+struct BufferTimes {
     busy: Span,
     held: Span,
 }
 
-impl Course {
+impl CopyAdaptation {
     /// Time from the start of the data to the first figures, and between two.
     pub const INTERVAL: Span = unqueued::INTERVAL;
 
     /// Takes the figures of the sending end of each connection in. Returns the change that is due.
-    pub fn follow(&mut self, at: Time, connections: &[TcpInfo]) -> Option<Change> {
-        self.take(at, SenderSample::of(connections), Buffers::of(connections))
+    pub fn add_infos(&mut self, at: Time, connections: &[TcpInfo]) -> Option<AdaptationChange> {
+        self.add_sample(at, SenderSample::from_infos(connections), BufferTimes::from_infos(connections))
     }
 
-    fn take(&mut self, at: Time, sample: SenderSample, buffers: Buffers) -> Option<Change> {
-        let loss = self.loss.follow(at, sample);
+    fn add_sample(&mut self, at: Time, sample: SenderSample, buffers: BufferTimes) -> Option<AdaptationChange> {
+        let loss = self.loss.add_sample(at, sample);
         if let Some(loss) = loss.filter(|_| !self.has_changed) {
             self.has_changed = true;
-            return Some(Change::Lossy(loss));
+            return Some(AdaptationChange::Lossy(loss));
         }
         if self.becomes_fast(at, sample.acknowledged) {
-            return Some(Change::Fast);
+            return Some(AdaptationChange::Fast);
         }
         let (from, last, before) = *self.last.get_or_insert((at, sample, buffers));
-        if at.since(from) < SECOND {
+        if at.duration_since(from) < SECOND {
             return None;
         }
         self.last = Some((at, sample, buffers));
         let bytes = ByteCount::new(sample.acknowledged.saturating_sub(last.acknowledged));
-        self.after_second(sample, BitRate::of(bytes, at.since(from)), before.hold_back(buffers))
+        self.after_second(sample, BitRate::from_bytes_in(bytes, at.duration_since(from)), before.hold_back(buffers))
     }
 
     fn becomes_fast(&mut self, at: Time, acknowledged: u64) -> bool {
         let before = self.before.replace((at, acknowledged));
         let is_fast = before.is_some_and(|(from, before)| {
             let bytes = ByteCount::new(acknowledged.saturating_sub(before));
-            BitRate::of(bytes, at.since(from)) > FAST
+            BitRate::from_bytes_in(bytes, at.duration_since(from)) > FAST
         });
         is_fast && !std::mem::replace(&mut self.is_fast, is_fast)
     }
 
-    fn after_second(&mut self, sample: SenderSample, rate: BitRate, hold_back: bool) -> Option<Change> {
+    fn after_second(&mut self, sample: SenderSample, rate: BitRate, hold_back: bool) -> Option<AdaptationChange> {
         self.queued = if sample.has_queue() { self.queued + 1 } else { 0 };
         self.held = if sample.has_no_queue() && hold_back { self.held + 1 } else { 0 };
         if self.queued >= QUEUED_SECONDS && !self.has_changed {
             self.queued = 0;
             self.has_queued = true;
-            return Some(Change::Queued(rate));
+            return Some(AdaptationChange::Queued(rate));
         }
         // Where a queue stood, the path carries no more.
         if self.held >= HELD_SECONDS && !self.has_queued {
             self.held = 0;
-            return Some(Change::Held);
+            return Some(AdaptationChange::Held);
         }
         self.unfilled = if self.has_changed && sample.has_no_queue() { self.unfilled + 1 } else { 0 };
         if self.unfilled >= UNFILLED_SECONDS {
             self.unfilled = 0;
-            return Some(Change::Unfilled(rate));
+            return Some(AdaptationChange::Unfilled(rate));
         }
         None
     }
 }
 
-impl Buffers {
-    fn of(infos: &[TcpInfo]) -> Self {
+impl BufferTimes {
+    fn from_infos(infos: &[TcpInfo]) -> Self {
         Self {
             busy: infos.iter().filter_map(|info| info.busy).sum(),
             held: infos.iter().flat_map(|info| [info.rwnd_limited, info.sndbuf_limited]).flatten().sum(),
@@ -136,8 +136,8 @@ mod tests {
 
     /// Returns the changes of a connection with 1 000 segments a second, so many retransmissions and such round trips
     /// at the end of each, and of which a full buffer holds back this share of the time.
-    fn changes(seconds: &[(u64, u64)], held: f64) -> Vec<Change> {
-        let mut course = Course::default();
+    fn changes(seconds: &[(u64, u64)], held: f64) -> Vec<AdaptationChange> {
+        let mut course = CopyAdaptation::default();
         let follow = |((retransmitted, rtt), second): (&(u64, u64), u64)| {
             let sample = SenderSample {
                 segments: second * 1000,
@@ -148,7 +148,7 @@ mod tests {
             };
             let busy = Span::from_secs(second);
             let at = Time::from_nanos(second * 1_000_000_000);
-            course.take(at, sample, Buffers { busy, held: busy.scaled(held) })
+            course.add_sample(at, sample, BufferTimes { busy, held: busy.scale_by(held) })
         };
         seconds.iter().zip(0..).filter_map(follow).collect()
     }
@@ -156,41 +156,41 @@ mod tests {
     #[test]
     fn loss_without_a_queue_is_found_once_and_a_queue_lets_connections_rest() {
         let lossy = changes(&[(0, 101), (10, 101), (20, 101), (30, 102), (40, 101), (50, 101)], 0.0);
-        assert_eq!(lossy, [Change::Lossy(Ratio::new(0.01))]);
+        assert_eq!(lossy, [AdaptationChange::Lossy(Ratio::new(0.01))]);
         assert_eq!(changes(&[(0, 100), (0, 101), (0, 100), (0, 100)], 0.0), []);
         let full = changes(&[(0, 199), (500, 199), (510, 190), (520, 180), (520, 101), (520, 101)], 0.0);
-        assert_eq!(full, [Change::Queued(BitRate::from_mbps(10))]);
+        assert_eq!(full, [AdaptationChange::Queued(BitRate::from_mbps(10))]);
     }
 
     #[test]
     fn a_path_that_loses_packets_and_shows_no_queue_is_judged_again_and_again() {
         let lossy: Vec<_> = (0..14).map(|second| (second * 10, 101)).collect();
-        let unfilled = Change::Unfilled(BitRate::from_mbps(10));
-        assert_eq!(changes(&lossy, 0.0), [Change::Lossy(Ratio::new(0.01)), unfilled, unfilled]);
+        let unfilled = AdaptationChange::Unfilled(BitRate::from_mbps(10));
+        assert_eq!(changes(&lossy, 0.0), [AdaptationChange::Lossy(Ratio::new(0.01)), unfilled, unfilled]);
         let queued: Vec<_> = (0..14).map(|second| (second * 10, if second < 8 { 101 } else { 130 })).collect();
-        assert_eq!(changes(&queued, 0.0), [Change::Lossy(Ratio::new(0.01))]);
+        assert_eq!(changes(&queued, 0.0), [AdaptationChange::Lossy(Ratio::new(0.01))]);
     }
 
     #[test]
     fn another_connection_is_added_where_buffers_hold_back_and_no_queue_stands() {
-        assert_eq!(changes(&[(0, 100); 6], 0.9), [Change::Held, Change::Held]);
+        assert_eq!(changes(&[(0, 100); 6], 0.9), [AdaptationChange::Held, AdaptationChange::Held]);
         assert_eq!(changes(&[(0, 100); 5], 0.4), []);
         // The queue shows that one more does not help.
         let full = changes(&[(0, 190), (0, 190), (0, 190), (0, 190), (0, 100), (0, 100), (0, 100)], 0.9);
-        assert_eq!(full, [Change::Queued(BitRate::from_mbps(10))]);
+        assert_eq!(full, [AdaptationChange::Queued(BitRate::from_mbps(10))]);
     }
 
     #[test]
     fn a_rate_that_may_keep_a_processor_busy_is_said_once() {
-        let mut course = Course::default();
+        let mut course = CopyAdaptation::default();
         // 50 ms at 2 Gbit/s are 12.5 MB.
         let acknowledged = [0, 12_000_000, 25_000_000, 25_000_000, 50_000_000];
         let follow = |(acknowledged, at): (u64, u64)| {
             let rtt = Span::from_millis(4);
             let sample = SenderSample { segments: 1, retransmitted: 0, acknowledged, rtt, min_rtt: rtt };
-            course.take(Time::from_nanos(at), sample, Buffers::default())
+            course.add_sample(Time::from_nanos(at), sample, BufferTimes::default())
         };
         let changes: Vec<_> = acknowledged.into_iter().zip((0..).step_by(50_000_000)).map(follow).collect();
-        assert_eq!(changes, [None, None, Some(Change::Fast), None, None]);
+        assert_eq!(changes, [None, None, Some(AdaptationChange::Fast), None, None]);
     }
 }

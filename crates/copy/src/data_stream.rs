@@ -5,13 +5,13 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fullpipe_control::Control;
+use fullpipe_control::ControlConnection;
 use fullpipe_sys::tcp_info;
 use fullpipe_units::Span;
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::quic::QuicConnection;
-use crate::tls::{self, Reading, Writing};
+use crate::tls::{self, TlsReader, TlsWriter};
 
 /// Time after which a connection that acknowledges nothing is given up; its data then takes another.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(20);
@@ -24,12 +24,12 @@ const LITTLE: usize = 3000;
 pub(crate) struct DataStream {
     socket: TcpStream,
     /// `None` if data is not encrypted.
-    tls: Option<(Reading, Writing)>,
+    tls: Option<(TlsReader, TlsWriter)>,
     acknowledges_at_once: bool,
 }
 
 /// Connections for data. Without any, the connection of the messages carries it.
-pub(crate) struct Connections {
+pub(crate) struct DataConnections {
     /// The TCP connections.
     pub(crate) streams: Vec<DataStream>,
     /// Number of TCP connections that carry data at first.
@@ -40,14 +40,14 @@ pub(crate) struct Connections {
     pub(crate) rtt: Span,
 }
 
-impl Connections {
+impl DataConnections {
     /// Returns no connections at all.
-    pub(crate) const fn none() -> Self {
+    pub(crate) const fn without_streams() -> Self {
         Self { streams: Vec::new(), active: 0, quic: None, rtt: Span::from_millis(1) }
     }
 
     /// Returns the number of those that carry data at first or later: of TCP connections, or of streams of QUIC.
-    pub(crate) fn count(&self) -> u16 {
+    pub(crate) fn stream_count(&self) -> u16 {
         let quic = self.quic.as_ref().map_or(0, |(_, streams)| *streams);
         if self.streams.is_empty() { quic } else { self.streams.len() as u16 }
     }
@@ -55,18 +55,18 @@ impl Connections {
 
 impl DataStream {
     /// Returns a connection whose other end is known. Keepalive ends it on a dead path if nothing is sent, as at a
-    /// receiver; a sender's [`Monitor`](crate::tuning::Monitor) ends it otherwise.
+    /// receiver; a sender's [`SenderMonitor`](crate::tuning::Monitor) ends it otherwise.
     ///
     /// # Errors
     /// Fails if the socket refuses an option, and if a message was read in part.
-    pub(crate) fn of(connection: Control) -> io::Result<Self> {
+    pub(crate) fn from_control(connection: ControlConnection) -> io::Result<Self> {
         let (socket, records) = connection.into_records()?;
         let socket = socket.into_std()?;
         socket.set_nonblocking(false)?;
         let options = SockRef::from(&socket);
         let keepalive = TcpKeepalive::new().with_time(DEAD_AFTER / 2).with_interval(DEAD_AFTER / 4);
         options.set_tcp_keepalive(&keepalive.with_retries(2))?;
-        Ok(Self { socket, tls: records.map(tls::sides), acknowledges_at_once: false })
+        Ok(Self { socket, tls: records.map(tls::split_records), acknowledges_at_once: false })
     }
 
     /// Acknowledges each segment at once while little arrives: an acknowledgement that waits for the next segment (RFC
@@ -76,7 +76,7 @@ impl DataStream {
     }
 
     /// Acknowledges what was read, if it is so little that the kernel might wait.
-    fn acknowledge(&self, read: usize) {
+    fn acknowledge_read(&self, read: usize) {
         if self.acknowledges_at_once && read <= LITTLE {
             // Only a hint; a connection that has ended needs none.
             let _ = SockRef::from(&self.socket).set_tcp_quickack(true);
@@ -84,7 +84,7 @@ impl DataStream {
     }
 
     /// Returns the shortest round-trip time so far.
-    pub(crate) fn rtt(&self) -> Option<Span> {
+    pub(crate) fn min_rtt(&self) -> Option<Span> {
         let info = tcp_info(&self.socket).ok()?;
         info.min_rtt.or(info.rtt)
     }
@@ -100,12 +100,12 @@ impl DataStream {
     }
 
     /// Returns the socket, and both sides of TLS if it is encrypted.
-    pub(crate) fn into_parts(self) -> (TcpStream, Option<(Reading, Writing)>) {
+    pub(crate) fn into_parts(self) -> (TcpStream, Option<(TlsReader, TlsWriter)>) {
         (self.socket, self.tls)
     }
 
     /// The socket.
-    pub(crate) fn socket(&self) -> &TcpStream {
+    pub(crate) fn tcp_socket(&self) -> &TcpStream {
         &self.socket
     }
 }
@@ -115,14 +115,14 @@ impl Read for DataStream {
         loop {
             let Some((reading, _)) = &mut self.tls else {
                 let read = self.socket.read(into)?;
-                self.acknowledge(read);
+                self.acknowledge_read(read);
                 return Ok(read);
             };
-            if let Some(taken) = reading.take(into) {
+            if let Some(taken) = reading.take_payload(into) {
                 return Ok(taken);
             }
-            let received = reading.receive(&mut self.socket)?;
-            self.acknowledge(received);
+            let received = reading.receive_records(&mut self.socket)?;
+            self.acknowledge_read(received);
         }
     }
 }
@@ -130,7 +130,7 @@ impl Read for DataStream {
 impl Write for DataStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
-            Some((_, writing)) => writing.write(&mut self.socket, bytes).map(|()| bytes.len()),
+            Some((_, writing)) => writing.write_payload(&mut self.socket, bytes).map(|()| bytes.len()),
             None => self.socket.write(bytes),
         }
     }
@@ -143,7 +143,7 @@ impl Write for DataStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
+    use crate::connect::{CONNECT_DEADLINE, CopyCredentials, DataListener, dial_hosts};
     use rustix::net::{SendFlags, send};
     use std::net::{SocketAddr, TcpListener};
     use std::thread;
@@ -151,14 +151,14 @@ mod tests {
     /// A user timeout ends a connection whose receiver does not read for as long, whatever it answers.
     #[test]
     fn who_does_not_read_for_long_keeps_the_connection_but_an_idle_one_is_probed() {
-        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
-        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
+        let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
+        let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
         let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
-        let mut streams = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1;
-        streams.extend(listener.take(1, CONNECT_DEADLINE));
+        let mut streams = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1;
+        streams.extend(listener.take_streams(1, CONNECT_DEADLINE));
         assert_eq!(streams.len(), 2);
         for stream in &streams {
-            let options = SockRef::from(stream.socket());
+            let options = SockRef::from(stream.tcp_socket());
             assert_eq!(options.tcp_user_timeout().unwrap().unwrap_or_default(), Duration::ZERO);
             assert!(options.keepalive().unwrap());
         }

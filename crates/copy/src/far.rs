@@ -9,26 +9,26 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_control::{Network, most_descriptors};
-use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION};
+use fullpipe_control::{AddressPrefix, most_descriptors};
+use fullpipe_transfer::{CopyAnswer, CopyMessage, CopyRequest, ExcludePatterns, VERSION};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::address::read_address;
-use crate::bounds::{Bounds, Directions, Pace};
-use crate::common::{Common, Tally};
-use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, MAX_CONNECTIONS, dial};
-use crate::control::{Frames, Outgoing};
-use crate::data_stream::{Connections, DataStream};
-use crate::joining::Joining;
+use crate::bounds::{CopyBounds, DirectionRates, RatePace};
+use crate::common::{CopyCounts, TransferContext};
+use crate::connect::{CONNECT_DEADLINE, CopyCredentials, DataListener, MAX_CONNECTIONS, dial_hosts};
+use crate::control::{FrameReader, MessageSender};
+use crate::data_stream::{DataConnections, DataStream};
+use crate::joining::JoinableCopies;
 use crate::options::CopyError;
-use crate::pulse::{FIRST_TIMEOUT, Pulse};
+use crate::pulse::{FIRST_TIMEOUT, SilenceWatch};
 use crate::quic::{self, HANDSHAKE_DEADLINE, MAX_STREAMS, QuicConnection, QuicListener};
-use crate::receiver::{ReceiveOptions, Receiver};
-use crate::root::Root;
-use crate::sender::Sender;
-use crate::session::{End, own_settings, settings_of};
+use crate::receiver::{FileReceiver, ReceiveOptions};
+use crate::root::FolderRoot;
+use crate::sender::FileSender;
+use crate::session::{TransferRole, own_settings, settings_of};
 use crate::ssh::GREETING;
-use crate::walk::Source;
+use crate::walk::CopySource;
 
 /// Ports below this one are for services of a host, not for data of a shared folder.
 const FIRST_PORT: u16 = 1024;
@@ -41,15 +41,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The rights of a near end, and the addresses of both.
 #[derive(Debug, Clone)]
-pub(crate) struct Scope {
-    pub(crate) root: Root,
+pub(crate) struct CopyScope {
+    pub(crate) root: FolderRoot,
     pub(crate) is_read_only: bool,
     /// Bytes of files in one copy at most.
     pub(crate) most: Option<ByteCount>,
     /// Rates that it shares with other copies.
-    pub(crate) rates: Directions,
+    pub(crate) rates: DirectionRates,
     /// Copies that take connections at the port of the call, if there is one.
-    pub(crate) joining: Option<Arc<Joining>>,
+    pub(crate) joining: Option<Arc<JoinableCopies>>,
     /// Address on which to listen for data; all if absent.
     pub(crate) bind: Option<IpAddr>,
     /// Address of the near end.
@@ -60,7 +60,7 @@ pub(crate) struct Scope {
     pub(crate) carrying: Arc<OnceLock<Arc<[TcpStream]>>>,
 }
 
-impl Scope {
+impl CopyScope {
     /// Returns the time for which a near end that asks for so long may be silent. At a server, which may have many, it
     /// is no longer than until it has asked.
     fn permitted_silence(&self, asked: Duration) -> Duration {
@@ -70,10 +70,10 @@ impl Scope {
     /// Returns the scope of the user whom ssh has let in.
     fn of_ssh() -> Self {
         Self {
-            root: Root::User,
+            root: FolderRoot::User,
             is_read_only: false,
             most: None,
-            rates: Directions::default(),
+            rates: DirectionRates::default(),
             joining: None,
             bind: None,
             near: ssh_connection(0),
@@ -91,18 +91,18 @@ impl Scope {
 pub fn far_end(from: impl Read + Send + 'static, to: impl Write + Send + 'static) -> Result<(), CopyError> {
     // Connections take two each.
     most_descriptors();
-    let pulse = Pulse::new(FIRST_TIMEOUT);
+    let pulse = SilenceWatch::new(FIRST_TIMEOUT);
     let (done, ended) = channel();
     let serving = Arc::clone(&pulse);
     let work = thread::Builder::new().name("copy".to_owned()).spawn(move || {
-        let _ = done.send(serve_near_end(from, to, &serving, &Scope::of_ssh(), Arc::default()));
+        let _ = done.send(serve_near_end(from, to, &serving, &CopyScope::of_ssh(), Arc::default()));
     });
-    work.map_err(CopyError::io("cannot start a thread"))?;
+    work.map_err(CopyError::from_io("cannot start a thread"))?;
     loop {
         match ended.recv_timeout(POLL_INTERVAL) {
             Ok(served) => return served,
             Err(RecvTimeoutError::Timeout) if pulse.is_silent() => {
-                return Err(CopyError::Silent(Span::from(pulse.timeout())));
+                return Err(CopyError::Silent(Span::from(pulse.silence_timeout())));
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(CopyError::Gone),
@@ -117,60 +117,61 @@ pub fn far_end(from: impl Read + Send + 'static, to: impl Write + Send + 'static
 pub(crate) fn serve_near_end(
     from: impl Read,
     mut to: impl Write + Send + 'static,
-    pulse: &Arc<Pulse>,
-    scope: &Scope,
-    tally: Arc<Tally>,
+    pulse: &Arc<SilenceWatch>,
+    scope: &CopyScope,
+    tally: Arc<CopyCounts>,
 ) -> Result<(), CopyError> {
-    let failed = CopyError::io("cannot answer the near end");
+    let failed = CopyError::from_io("cannot answer the near end");
     to.write_all(GREETING).and_then(|()| to.flush()).map_err(&failed)?;
-    let (out, writer) = Outgoing::start(to, pulse).map_err(&failed)?;
-    let mut frames = Frames::new(from, pulse);
-    let served = serve(&mut frames, &out, pulse, scope, tally);
+    let (out, writer) = MessageSender::start_writer(to, pulse).map_err(&failed)?;
+    let mut frames = FrameReader::new(from, pulse);
+    let served = serve_request(&mut frames, &out, pulse, scope, tally);
     if let Err(error) = &served
         && let Some(code) = error.code_for_peer()
     {
-        out.send(&Message::Refused { code, why: error.to_string() });
+        out.send_message(&CopyMessage::Refused { code, why: error.to_string() });
     }
-    out.close();
+    out.close_direction();
     // The near end closes when it has read everything.
-    while let Ok(Some(_)) = frames.next() {}
+    while let Ok(Some(_)) = frames.next_frame() {}
     drop(writer);
     served
 }
 
-fn serve<R: Read>(
-    frames: &mut Frames<R>,
-    out: &Outgoing,
-    pulse: &Pulse,
-    scope: &Scope,
-    tally: Arc<Tally>,
+fn serve_request<R: Read>(
+    frames: &mut FrameReader<R>,
+    out: &MessageSender,
+    pulse: &SilenceWatch,
+    scope: &CopyScope,
+    tally: Arc<CopyCounts>,
 ) -> Result<(), CopyError> {
-    let hello = request(frames)?;
+    let hello = read_request(frames)?;
     pulse.set_timeout(scope.permitted_silence(Duration::from_secs(hello.timeout.into())));
-    let credentials =
-        Credentials::new(&hello.secret, &unencrypted(&hello)?).map_err(CopyError::io("cannot make a key"))?;
-    let end = end(&hello, out, pulse, scope, tally)?;
-    let listener = listener(&hello, scope, &credentials);
+    let credentials = CopyCredentials::new(&hello.secret, &unencrypted_networks(&hello)?)
+        .map_err(CopyError::from_io("cannot make a key"))?;
+    let end = transfer_role(&hello, out, pulse, scope, tally)?;
+    let listener = start_listener(&hello, scope, &credentials);
     let joining = scope.joining.as_ref();
-    let taking = joining.map(|joining| joining.take(&hello.secret, listener.joined.clone()));
+    let taking = joining.map(|joining| joining.register_copy(&hello.secret, listener.joined.clone()));
     let quic = quic_listener(&hello, scope);
     let settings = own_settings();
-    out.send(&Message::Ready(Ready {
+    out.send_message(&CopyMessage::Ready(CopyAnswer {
         port: listener.port,
         quic_port: quic.as_ref().map_or(0, |listener| listener.port),
         address: scope.own.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         settings: serde_json::to_vec(&settings).unwrap_or_default(),
     }));
-    end.begin()?;
-    let mut awaited = Awaited { listener: Some(listener), quic, near: scope.near, credentials, secret: hello.secret };
-    let connected = awaited.connect(frames, &end);
+    end.start_listing()?;
+    let mut awaited =
+        AwaitedConnections { listener: Some(listener), quic, near: scope.near, credentials, secret: hello.secret };
+    let connected = awaited.await_connections(frames, &end);
     drop(taking);
     match connected {
         Ok(connections) => {
-            let carriers = end.carry(connections, [settings, settings_of(&hello.settings)]);
+            let carriers = end.carry_data(connections, [settings, settings_of(&hello.settings)]);
             // It is set once.
             let _ = scope.carrying.set(Arc::clone(&carriers.sockets));
-            end.end(end.follow(frames), &carriers).map(drop)
+            end.end_transfer(end.handle_messages(frames), &carriers).map(drop)
         }
         Err(error) => {
             end.give_up();
@@ -180,71 +181,76 @@ fn serve<R: Read>(
 }
 
 /// Reads the request. One of another version may have other fields.
-fn request<R: Read>(frames: &mut Frames<R>) -> Result<Hello, CopyError> {
+fn read_request<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyRequest, CopyError> {
     let frame = next_frame(frames)?;
-    if let Some(version) = Hello::version_of(frame).filter(|version| *version != VERSION) {
+    if let Some(version) = CopyRequest::version_of(frame).filter(|version| *version != VERSION) {
         let why = format!(
             "the far end speaks version {VERSION} of the protocol of copies, and this one version {version}: install \
              the same fullpipe at both"
         );
         return Err(CopyError::Refused { code: 1, why });
     }
-    let Message::Hello(hello) = Message::read(frame)? else {
+    let CopyMessage::Hello(hello) = CopyMessage::read(frame)? else {
         return Err(CopyError::Protocol("it does not begin with its request".to_owned()));
     };
     Ok(hello)
 }
 
-fn permits_ports(hello: &Hello, scope: &Scope) -> bool {
-    matches!(scope.root, Root::User) || hello.ports == (0, 0) || hello.ports.0 >= FIRST_PORT
+fn permits_ports(hello: &CopyRequest, scope: &CopyScope) -> bool {
+    matches!(scope.root, FolderRoot::User) || hello.ports == (0, 0) || hello.ports.0 >= FIRST_PORT
 }
 
-fn listener(hello: &Hello, scope: &Scope, credentials: &Credentials) -> Listener {
-    let started = permits_ports(hello, scope).then(|| Listener::start(scope.bind, hello.ports, credentials).ok());
-    started.flatten().unwrap_or_else(Listener::without_port)
+fn start_listener(hello: &CopyRequest, scope: &CopyScope, credentials: &CopyCredentials) -> DataListener {
+    let started =
+        permits_ports(hello, scope).then(|| DataListener::start_listening(scope.bind, hello.ports, credentials).ok());
+    started.flatten().unwrap_or_else(DataListener::without_port)
 }
 
-fn quic_listener(hello: &Hello, scope: &Scope) -> Option<QuicListener> {
+fn quic_listener(hello: &CopyRequest, scope: &CopyScope) -> Option<QuicListener> {
     let is_wanted = hello.quic && permits_ports(hello, scope);
-    is_wanted.then(|| QuicListener::start(scope.bind, hello.ports, &hello.secret).ok()).flatten()
+    is_wanted.then(|| QuicListener::start_listening(scope.bind, hello.ports, &hello.secret).ok()).flatten()
 }
 
 /// The ways in which connections for data may come.
-struct Awaited {
-    listener: Option<Listener>,
+struct AwaitedConnections {
+    listener: Option<DataListener>,
     quic: Option<QuicListener>,
     near: Option<SocketAddr>,
-    credentials: Credentials,
+    credentials: CopyCredentials,
     secret: [u8; 32],
 }
 
-impl Awaited {
+impl AwaitedConnections {
     /// Waits until the near end says which connections carry data, and returns them. Lets `end` carry out what it says
     /// meanwhile of the files.
-    fn connect<R: Read>(&mut self, frames: &mut Frames<R>, end: &End) -> Result<Connections, CopyError> {
+    fn await_connections<R: Read>(
+        &mut self,
+        frames: &mut FrameReader<R>,
+        end: &TransferRole,
+    ) -> Result<DataConnections, CopyError> {
         let (mut dialling, mut quic) = (None, None);
         let too_many = || Err(CopyError::Protocol("it wants more connections than a copy may have".to_owned()));
         loop {
             // The near end notices when nothing comes.
-            match next(frames)? {
-                Message::Dial { port } if dialling.is_none() => {
-                    dialling = Some(Dialled::begin(self.near, port, &self.credentials));
+            match read_message(frames)? {
+                CopyMessage::Dial { port } if dialling.is_none() => {
+                    dialling = Some(DialledConnections::start_dialling(self.near, port, &self.credentials));
                 }
-                Message::DialQuic { port } if quic.is_none() => {
-                    quic = Some(quic::dial(self.near.as_slice(), port, &self.secret, HANDSHAKE_DEADLINE).ok());
+                CopyMessage::DialQuic { port } if quic.is_none() => {
+                    quic = Some(quic::dial_quic(self.near.as_slice(), port, &self.secret, HANDSHAKE_DEADLINE).ok());
                 }
-                Message::Dial { .. } | Message::DialQuic { .. } => return too_many(),
-                Message::Streams { count, quic, .. } if count > MAX_CONNECTIONS || quic > MAX_STREAMS => {
+                CopyMessage::Dial { .. } | CopyMessage::DialQuic { .. } => return too_many(),
+                CopyMessage::Streams { count, quic, .. } if count > MAX_CONNECTIONS || quic > MAX_STREAMS => {
                     return too_many();
                 }
-                Message::Streams { count, active, quic: streams } => {
-                    let quic = self.quic(quic.flatten(), streams);
+                CopyMessage::Streams { count, active, quic: streams } => {
+                    let quic = self.take_quic(quic.flatten(), streams);
                     // If it carries nothing, it is not waited for.
                     let dialled = dialling.filter(|_| count > 0).and_then(|made| made.recv().ok());
-                    return Ok(self.connections(dialled, count, active, quic));
+                    return Ok(self.take_connections(dialled, count, active, quic));
                 }
                 message => {
-                    if end.handle(message)? {
+                    if end.handle_message(message)? {
                         let why = "it does not say which connections carry data".to_owned();
                         return Err(CopyError::Protocol(why));
                     }
@@ -253,49 +259,49 @@ impl Awaited {
         }
     }
 
-    fn connections(
+    fn take_connections(
         &mut self,
-        dialled: Option<Dialled>,
+        dialled: Option<DialledConnections>,
         count: u16,
         active: u16,
         quic: Option<(Arc<QuicConnection>, u16)>,
-    ) -> Connections {
+    ) -> DataConnections {
         // It ends here in any case: no connection is to come later.
         let listener = self.listener.take();
-        let take = |listener: Listener| listener.take(count.into(), CONNECT_DEADLINE);
+        let take = |listener: DataListener| listener.take_streams(count.into(), CONNECT_DEADLINE);
         let streams = match dialled {
             Some(dialled) => dialled.up_to(count, &self.credentials),
             None => listener.map_or_else(Vec::new, take),
         };
-        let rtt = streams.first().and_then(DataStream::rtt).or(quic.as_ref().map(|(quic, _)| quic.rtt()));
-        Connections { streams, active, quic, rtt: rtt.unwrap_or(Span::from_millis(1)) }
+        let rtt = streams.first().and_then(DataStream::min_rtt).or(quic.as_ref().map(|(quic, _)| quic.handshake_rtt()));
+        DataConnections { streams, active, quic, rtt: rtt.unwrap_or(Span::from_millis(1)) }
     }
 
     /// Returns the QUIC connection if the near end speaks of one: that which this end made, or the one that came.
-    fn quic(&mut self, made: Option<QuicConnection>, streams: u16) -> Option<(Arc<QuicConnection>, u16)> {
+    fn take_quic(&mut self, made: Option<QuicConnection>, streams: u16) -> Option<(Arc<QuicConnection>, u16)> {
         let listener = self.quic.take();
         if streams == 0 {
             return None;
         }
-        let connection = made.or_else(|| listener?.take(HANDSHAKE_DEADLINE))?;
+        let connection = made.or_else(|| listener?.take_connection(HANDSHAKE_DEADLINE))?;
         Some((Arc::new(connection), streams))
     }
 }
 
 /// Connections that this end has made.
-struct Dialled {
+struct DialledConnections {
     host: SocketAddr,
     port: u16,
     streams: Vec<DataStream>,
 }
 
-impl Dialled {
+impl DialledConnections {
     /// Begins to make one to the near end; it comes out of what is returned, unless it cannot be made.
-    fn begin(near: Option<SocketAddr>, port: u16, credentials: &Credentials) -> mpsc::Receiver<Self> {
+    fn start_dialling(near: Option<SocketAddr>, port: u16, credentials: &CopyCredentials) -> mpsc::Receiver<Self> {
         let (made, receiver) = channel();
         let credentials = credentials.clone();
         let work = move || {
-            if let Ok((host, streams)) = dial(near.as_slice(), port, &credentials, &mut |_| 1) {
+            if let Ok((host, streams)) = dial_hosts(near.as_slice(), port, &credentials, &mut |_| 1) {
                 // No thread waits for it if another way was found meanwhile.
                 let _ = made.send(Self { host, port, streams });
             }
@@ -306,10 +312,10 @@ impl Dialled {
     }
 
     /// Makes more of them, and returns `count`, or as many as there are.
-    fn up_to(mut self, count: u16, credentials: &Credentials) -> Vec<DataStream> {
+    fn up_to(mut self, count: u16, credentials: &CopyCredentials) -> Vec<DataStream> {
         let more = count.saturating_sub(self.streams.len() as u16);
         if more > 0
-            && let Ok((_, others)) = dial(&[self.host], self.port, credentials, &mut |_| more)
+            && let Ok((_, others)) = dial_hosts(&[self.host], self.port, credentials, &mut |_| more)
         {
             self.streams.extend(others);
         }
@@ -318,36 +324,43 @@ impl Dialled {
     }
 }
 
-fn next_frame<R: Read>(frames: &mut Frames<R>) -> Result<&[u8], CopyError> {
+fn next_frame<R: Read>(frames: &mut FrameReader<R>) -> Result<&[u8], CopyError> {
     frames.next_message().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)
 }
 
-fn next<R: Read>(frames: &mut Frames<R>) -> Result<Message<'_>, CopyError> {
-    Ok(Message::read(next_frame(frames)?)?)
+fn read_message<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyMessage<'_>, CopyError> {
+    Ok(CopyMessage::read(next_frame(frames)?)?)
 }
 
-fn unencrypted(hello: &Hello) -> Result<Vec<Network>, CopyError> {
-    let network = |text: &Vec<u8>| String::from_utf8_lossy(text).parse::<Network>();
+fn unencrypted_networks(hello: &CopyRequest) -> Result<Vec<AddressPrefix>, CopyError> {
+    let network = |text: &Vec<u8>| String::from_utf8_lossy(text).parse::<AddressPrefix>();
     let networks = hello.unencrypted.iter().map(network).collect::<Result<_, _>>();
     networks.map_err(|error| CopyError::Protocol(error.to_string()))
 }
 
-fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<Tally>) -> Result<End, CopyError> {
-    let mut paces = scope.rates.paces(hello.far_sends);
+fn transfer_role(
+    hello: &CopyRequest,
+    out: &MessageSender,
+    pulse: &SilenceWatch,
+    scope: &CopyScope,
+    tally: Arc<CopyCounts>,
+) -> Result<TransferRole, CopyError> {
+    let mut paces = scope.rates.direction_paces(hello.far_sends);
     if hello.far_sends && hello.limit > 0 {
-        paces.push(Arc::new(Pace::new(BitRate::from_bps(hello.limit))));
+        paces.push(Arc::new(RatePace::new(BitRate::from_bps(hello.limit))));
     }
-    let bounds = Bounds::new(paces, scope.most).of_options(hello.scavenge, hello.no_bbr, hello.no_compress);
-    let common = Common::new(out.clone(), tally, None).within(bounds);
-    let excludes = Excludes::new(hello.excludes.iter().map(Vec::as_slice));
-    let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.path(path)).collect();
+    let bounds = CopyBounds::new(paces, scope.most).of_options(hello.scavenge, hello.no_bbr, hello.no_compress);
+    let common = TransferContext::new(out.clone(), tally, None).with_bounds(bounds);
+    let excludes = ExcludePatterns::new(hello.excludes.iter().map(Vec::as_slice));
+    let paths: Vec<PathBuf> = hello.paths.iter().map(|path| scope.root.request_path(path)).collect();
     if hello.far_sends {
-        if matches!(scope.root, Root::Share(_)) && paths.len() > MAX_SHARED_SOURCES {
+        if matches!(scope.root, FolderRoot::Share(_)) && paths.len() > MAX_SHARED_SOURCES {
             let why = format!("the server lets no copy name more than {MAX_SHARED_SOURCES} paths");
             return Err(CopyError::Refused { code: 2, why });
         }
-        let sources = paths.iter().map(|path| Source::open(&scope.root, path)).collect::<Result<Vec<_>, _>>()?;
-        return Ok(End::Sender(Arc::new(Sender::new(common, sources, excludes, hello.attributes))));
+        let sources =
+            paths.iter().map(|path| CopySource::open_source(&scope.root, path)).collect::<Result<Vec<_>, _>>()?;
+        return Ok(TransferRole::Sender(Arc::new(FileSender::new(common, sources, excludes, hello.attributes))));
     }
     if scope.is_read_only && !hello.dry_run {
         return Err(CopyError::Refused { code: 1, why: "the server lets its folder be read, not changed".to_owned() });
@@ -363,10 +376,10 @@ fn end(hello: &Hello, out: &Outgoing, pulse: &Pulse, scope: &Scope, tally: Arc<T
         excludes,
         verify_disk: hello.verify_disk,
         attributes: hello.attributes,
-        timeout: pulse.timeout(),
+        timeout: pulse.silence_timeout(),
         tops: None,
     };
-    Ok(End::Receiver(Arc::new(Receiver::new(common, options))))
+    Ok(TransferRole::Receiver(Arc::new(FileReceiver::new(common, options))))
 }
 
 /// Returns an address of the connection that ssh uses: the near end's is the first word, this host's the third.
@@ -378,21 +391,21 @@ fn ssh_connection(word: usize) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_transfer::{Attributes, Entry, EntryKind, EntryPath, Identity, ModificationTime};
+    use fullpipe_transfer::{EntryKind, EntryPath, ExtendedAttributes, FileIdentity, ModificationTime, TreeEntry};
     use std::io;
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn who_is_silent_holds_a_place_at_a_server_for_thirty_seconds_whatever_it_asks_for() {
         let silences = |joining| {
-            let scope = Scope { joining, ..Scope::of_ssh() };
+            let scope = CopyScope { joining, ..CopyScope::of_ssh() };
             [5, 3600].map(|asked| scope.permitted_silence(Duration::from_secs(asked)).as_secs())
         };
         assert_eq!((silences(Some(Arc::default())), silences(None)), ([5, 30], [5, 3600]));
     }
 
-    fn hello(version: u16) -> Hello {
-        Hello {
+    fn hello(version: u16) -> CopyRequest {
+        CopyRequest {
             version,
             far_sends: true,
             dry_run: false,
@@ -417,19 +430,19 @@ mod tests {
     #[test]
     fn who_does_not_begin_with_a_request_of_this_version_is_refused() {
         let refusal =
-            |hello| far_end(io::Cursor::new(Message::Hello(hello).frame()), io::sink()).unwrap_err().to_string();
+            |hello| far_end(io::Cursor::new(CopyMessage::Hello(hello).to_frame()), io::sink()).unwrap_err().to_string();
         assert!(refusal(hello(VERSION + 1)).contains("install the same fullpipe at both"));
         assert!(refusal(hello(VERSION)).contains("/nowhere/at/all"));
         // Another version may have other fields.
-        let mut shorter = Message::Hello(hello(VERSION - 1)).frame();
+        let mut shorter = CopyMessage::Hello(hello(VERSION - 1)).to_frame();
         shorter.truncate(20);
         shorter[0] = 16;
         let error = far_end(io::Cursor::new(shorter), io::sink()).unwrap_err().to_string();
         assert!(error.contains("install the same fullpipe at both"), "{error}");
-        let nowhere = Hello { unencrypted: vec![b"everywhere".to_vec()], ..hello(VERSION) };
+        let nowhere = CopyRequest { unencrypted: vec![b"everywhere".to_vec()], ..hello(VERSION) };
         assert!(refusal(nowhere).contains("is not a network"));
         assert!(matches!(far_end(io::empty(), io::sink()), Err(CopyError::Gone)));
-        let early = io::Cursor::new(Message::Finished.frame());
+        let early = io::Cursor::new(CopyMessage::Finished.to_frame());
         assert!(matches!(far_end(early, io::sink()), Err(CopyError::Protocol(_))));
     }
 
@@ -438,15 +451,15 @@ mod tests {
     fn who_wants_more_connections_than_a_copy_may_have_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().as_os_str().as_bytes().to_vec();
-        let begun = Message::Hello(Hello { far_sends: false, paths: vec![path], ..hello(VERSION) });
-        let streams = |count, quic| Message::Streams { count, active: 1, quic };
+        let begun = CopyMessage::Hello(CopyRequest { far_sends: false, paths: vec![path], ..hello(VERSION) });
+        let streams = |count, quic| CopyMessage::Streams { count, active: 1, quic };
         for wanted in [
-            [Message::Dial { port: 9 }, Message::Dial { port: 9 }],
-            [Message::DialQuic { port: 9 }, Message::DialQuic { port: 9 }],
-            [Message::Dial { port: 9 }, streams(MAX_CONNECTIONS + 1, 0)],
-            [Message::Dial { port: 9 }, streams(0, MAX_STREAMS + 1)],
+            [CopyMessage::Dial { port: 9 }, CopyMessage::Dial { port: 9 }],
+            [CopyMessage::DialQuic { port: 9 }, CopyMessage::DialQuic { port: 9 }],
+            [CopyMessage::Dial { port: 9 }, streams(MAX_CONNECTIONS + 1, 0)],
+            [CopyMessage::Dial { port: 9 }, streams(0, MAX_STREAMS + 1)],
         ] {
-            let said = std::iter::once(&begun).chain(&wanted).flat_map(Message::frame).collect::<Vec<u8>>();
+            let said = std::iter::once(&begun).chain(&wanted).flat_map(CopyMessage::to_frame).collect::<Vec<u8>>();
             let error = far_end(io::Cursor::new(said), io::sink()).unwrap_err().to_string();
             assert!(error.contains("more connections than a copy may have"), "{wanted:?}: {error}");
         }
@@ -454,14 +467,15 @@ mod tests {
 
     #[test]
     fn nobody_can_come_any_more_when_this_end_has_made_the_connections() {
-        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
-        let [listener, others] = [(); 2].map(|()| Listener::start(None, (0, 0), &credentials).unwrap());
+        let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
+        let [listener, others] = [(); 2].map(|()| DataListener::start_listening(None, (0, 0), &credentials).unwrap());
         let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let (host, streams) = dial(&[loopback(0)], others.port, &credentials, &mut |_| 1).unwrap();
-        let dialled = Dialled { host, port: others.port, streams };
+        let (host, streams) = dial_hosts(&[loopback(0)], others.port, &credentials, &mut |_| 1).unwrap();
+        let dialled = DialledConnections { host, port: others.port, streams };
         let at = loopback(listener.port);
-        let mut awaited = Awaited { listener: Some(listener), quic: None, near: None, credentials, secret: [7; 32] };
-        assert_eq!(awaited.connections(Some(dialled), 1, 1, None).count(), 1);
+        let mut awaited =
+            AwaitedConnections { listener: Some(listener), quic: None, near: None, credentials, secret: [7; 32] };
+        assert_eq!(awaited.take_connections(Some(dialled), 1, 1, None).stream_count(), 1);
         let until = std::time::Instant::now() + CONNECT_DEADLINE;
         while std::net::TcpStream::connect(at).is_ok() {
             assert!(std::time::Instant::now() < until);
@@ -472,12 +486,12 @@ mod tests {
     #[test]
     fn a_copy_from_a_shared_folder_names_no_more_paths_than_a_server_has_descriptors_for() {
         let folder = tempfile::tempdir().unwrap();
-        let root = Root::Share(Arc::new(crate::tree::Tree::open(folder.path()).unwrap()));
-        let scope = Scope { root, near: None, own: None, ..Scope::of_ssh() };
+        let root = FolderRoot::Share(Arc::new(crate::tree::FolderTree::open_root(folder.path()).unwrap()));
+        let scope = CopyScope { root, near: None, own: None, ..CopyScope::of_ssh() };
         let error = |count| {
-            let request = Hello { paths: vec![b".".to_vec(); count], ..hello(VERSION) };
-            let from = io::Cursor::new(Message::Hello(request).frame());
-            serve_near_end(from, io::sink(), &Pulse::new(FIRST_TIMEOUT), &scope, Arc::default()).unwrap_err()
+            let request = CopyRequest { paths: vec![b".".to_vec(); count], ..hello(VERSION) };
+            let from = io::Cursor::new(CopyMessage::Hello(request).to_frame());
+            serve_near_end(from, io::sink(), &SilenceWatch::new(FIRST_TIMEOUT), &scope, Arc::default()).unwrap_err()
         };
         assert!(error(MAX_SHARED_SOURCES + 1).to_string().contains("more than 64 paths"));
         assert!(matches!(error(MAX_SHARED_SOURCES), CopyError::Gone));
@@ -485,18 +499,18 @@ mod tests {
 
     /// Serves a near end that has said this, and says nothing of connections. Returns true once `is_it` holds for one
     /// of the messages to it.
-    fn answers(said: &[u8], is_it: impl Fn(Message<'_>) -> bool) -> bool {
+    fn answers(said: &[u8], is_it: impl Fn(CopyMessage<'_>) -> bool) -> bool {
         let [(from, mut near), (to_near, to)] = [io::pipe().unwrap(), io::pipe().unwrap()];
         thread::spawn(move || {
-            let _ = serve_near_end(from, to, &Pulse::new(FIRST_TIMEOUT), &Scope::of_ssh(), Arc::default());
+            let _ = serve_near_end(from, to, &SilenceWatch::new(FIRST_TIMEOUT), &CopyScope::of_ssh(), Arc::default());
         });
         near.write_all(said).unwrap();
-        let pulse = Pulse::new(FIRST_TIMEOUT);
+        let pulse = SilenceWatch::new(FIRST_TIMEOUT);
         let mut to_near = io::BufReader::new(to_near);
-        assert!(crate::ssh::greeted(&mut to_near, false, &pulse));
-        let mut frames = Frames::new(to_near, &pulse);
+        assert!(crate::ssh::await_greeting(&mut to_near, false, &pulse));
+        let mut frames = FrameReader::new(to_near, &pulse);
         while let Some(frame) = frames.next_message().unwrap() {
-            if is_it(Message::read(frame).unwrap()) {
+            if is_it(CopyMessage::read(frame).unwrap()) {
                 return true;
             }
         }
@@ -512,19 +526,20 @@ mod tests {
             mode: 0o644,
             modified: ModificationTime { seconds: 0, nanoseconds: 0 },
             size: ByteCount::new(5),
-            identity: Identity([0; 32]),
+            identity: FileIdentity([0; 32]),
         };
-        let entry = Entry { path: EntryPath::new(b"file").unwrap(), kind, attributes: Attributes::default() };
+        let entry =
+            TreeEntry { path: EntryPath::new(b"file").unwrap(), kind, attributes: ExtendedAttributes::default() };
         let said = [
-            Message::Hello(Hello { far_sends: false, paths: vec![path.clone()], ..hello(VERSION) }),
-            Message::Begin { single: false, content: true },
-            Message::Entry(entry),
+            CopyMessage::Hello(CopyRequest { far_sends: false, paths: vec![path.clone()], ..hello(VERSION) }),
+            CopyMessage::Begin { single: false, content: true },
+            CopyMessage::Entry(entry),
         ];
-        let said: Vec<u8> = said.iter().flat_map(Message::frame).collect();
-        assert!(answers(&said, |message| matches!(message, Message::Want { file: 0, .. })));
+        let said: Vec<u8> = said.iter().flat_map(CopyMessage::to_frame).collect();
+        assert!(answers(&said, |message| matches!(message, CopyMessage::Want { file: 0, .. })));
         std::fs::write(folder.path().join("file"), "12345").unwrap();
-        let request = Message::Hello(Hello { paths: vec![path], ..hello(VERSION) }).frame();
-        assert!(answers(&request, |message| matches!(message, Message::EndOfList { complete: true })));
+        let request = CopyMessage::Hello(CopyRequest { paths: vec![path], ..hello(VERSION) }).to_frame();
+        assert!(answers(&request, |message| matches!(message, CopyMessage::EndOfList { complete: true })));
     }
 
     #[test]
@@ -532,8 +547,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (from, mut near) = io::pipe().unwrap();
         let path = folder.path().as_os_str().as_bytes().to_vec();
-        let request = Hello { timeout: 1, far_sends: false, paths: vec![path], ..hello(VERSION) };
-        near.write_all(&Message::Hello(request).frame()).unwrap();
+        let request = CopyRequest { timeout: 1, far_sends: false, paths: vec![path], ..hello(VERSION) };
+        near.write_all(&CopyMessage::Hello(request).to_frame()).unwrap();
         let began = std::time::Instant::now();
         let error = far_end(from, io::sink()).unwrap_err();
         assert!(matches!(error, CopyError::Silent(silence) if silence == Span::from_secs(2)), "{error:?}");

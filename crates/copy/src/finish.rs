@@ -5,29 +5,29 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use fullpipe_transfer::{EntryPath, Message};
+use fullpipe_transfer::{CopyMessage, EntryPath};
 use rustix::fs::{FileType, OFlags, Stat, fsync};
 
 use crate::locks::lock;
-use crate::part::{clear, working};
-use crate::receiver::{ListedFolder, Receiver};
+use crate::part::{remove_unlocked, working_entry};
+use crate::receiver::{FileReceiver, ListedFolder};
 use crate::summary::Figures;
-use crate::tree::{Tree, Within, kind, modified, permissions, set_attributes};
+use crate::tree::{FolderTree, TreeEntryName, file_type, modification_time, permission_bits, set_attributes};
 
 /// Time between two checks whether the transfer has failed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Waits until every file has come or failed, and does what is left. Returns without that if the transfer fails.
-pub(crate) fn finish(receiver: &Arc<Receiver>) {
-    let Some(complete) = wait(receiver) else { return };
+pub(crate) fn finish_copy(receiver: &Arc<FileReceiver>) {
+    let Some(complete) = wait_until_settled(receiver) else { return };
     let tree = receiver.place.get().and_then(|place| place.tree.as_ref());
-    link(receiver, tree);
+    create_links(receiver, tree);
     if let Some(tree) = tree {
         if receiver.options.delete {
             if complete {
-                receiver.delete(tree);
+                receiver.delete_unsent(tree);
             } else {
-                receiver.common.note("nothing is deleted, because not every folder could be read".to_owned());
+                receiver.common.send_note("nothing is deleted, because not every folder could be read".to_owned());
             }
         }
         if !receiver.options.dry_run {
@@ -35,13 +35,13 @@ pub(crate) fn finish(receiver: &Arc<Receiver>) {
         }
     }
     lock(&receiver.list).is_over = true;
-    receiver.common.out.send(&Message::Figures(Figures::of_receiver(receiver.working()).to_json()));
-    receiver.common.out.send(&Message::Finished);
+    receiver.common.out.send_message(&CopyMessage::Figures(Figures::of_receiver(receiver.work_seconds()).to_json()));
+    receiver.common.out.send_message(&CopyMessage::Finished);
 }
 
 /// Waits until everything on the list has come. Returns true if the list was complete; `None` if
 /// the transfer fails before.
-fn wait(receiver: &Receiver) -> Option<bool> {
+fn wait_until_settled(receiver: &FileReceiver) -> Option<bool> {
     let mut list = lock(&receiver.list);
     loop {
         if receiver.common.has_failed() {
@@ -55,60 +55,60 @@ fn wait(receiver: &Receiver) -> Option<bool> {
     }
 }
 
-fn link(receiver: &Receiver, tree: Option<&Tree>) {
+fn create_links(receiver: &FileReceiver, tree: Option<&FolderTree>) {
     let links = std::mem::take(&mut lock(&receiver.list).links);
     let whole = |link: &(_, _)| {
         let folders = &lock(&receiver.list).folders;
         folders.full_path(&link.0).zip(folders.full_path(&link.1))
     };
     for (path, first) in links.iter().filter_map(whole) {
-        let was_sent = lock(&receiver.list).has(&first);
+        let was_sent = lock(&receiver.list).has_path(&first);
         let linked = match tree {
             _ if !was_sent => Err(io::Error::other("it is a second name of a file that was not sent")),
             Some(tree) if !receiver.options.dry_run => link_one(receiver, tree, &path, &first),
             _ => {
-                let is_same = |_: &Within, stat: &Stat| has_inode(tree, &first, stat);
+                let is_same = |_: &TreeEntryName, stat: &Stat| has_inode(tree, &first, stat);
                 receiver.try_link(tree, &path, is_same);
                 Ok(())
             }
         };
         if let Err(error) = linked {
-            receiver.problem(&path, &error.to_string());
+            receiver.report_problem(&path, &error.to_string());
         }
     }
 }
 
 /// Returns true if `first` is the file of this state.
-fn has_inode(tree: Option<&Tree>, first: &EntryPath, stat: &Stat) -> io::Result<bool> {
-    let found = tree.map_or(Ok(None), |tree| tree.within(first)?.stat())?;
+fn has_inode(tree: Option<&FolderTree>, first: &EntryPath, stat: &Stat) -> io::Result<bool> {
+    let found = tree.map_or(Ok(None), |tree| tree.locate_entry(first)?.stat_entry())?;
     Ok(found.is_some_and(|found| (found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino)))
 }
 
-fn link_one(receiver: &Receiver, tree: &Tree, path: &EntryPath, first: &EntryPath) -> io::Result<()> {
-    let (new, old) = (tree.within(path)?, tree.within(first)?);
-    let found = old.stat()?.filter(|stat| kind(stat) == FileType::RegularFile);
+fn link_one(receiver: &FileReceiver, tree: &FolderTree, path: &EntryPath, first: &EntryPath) -> io::Result<()> {
+    let (new, old) = (tree.locate_entry(path)?, tree.locate_entry(first)?);
+    let found = old.stat_entry()?.filter(|stat| file_type(stat) == FileType::RegularFile);
     let found = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "its first name is not there"))?;
-    if new.stat()?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (found.st_dev, found.st_ino)) {
+    if new.stat_entry()?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (found.st_dev, found.st_ino)) {
         return Ok(());
     }
-    let working = working(&new, path, false);
-    receiver.when_free(path, || clear(&working))?;
+    let working = working_entry(&new, path, false);
+    receiver.when_free(path, || remove_unlocked(&working))?;
     working.link_to(&old)?;
     working.rename_or_remove(&new)
 }
 
 /// Gives folders their attributes, the inner ones first, and makes the names in them durable.
-fn settle_folders(receiver: &Receiver, tree: &Tree) {
+fn settle_folders(receiver: &FileReceiver, tree: &FolderTree) {
     let folders = std::mem::take(&mut lock(&receiver.list).folders);
     for listed in (0..folders.len()).rev().filter_map(|index| folders.get(index)) {
         let Some(path) = folders.full_path(&listed.path) else { continue };
         if let Err(error) = settle_folder(receiver, tree, &path, listed) {
-            receiver.problem(&path, &error.to_string());
+            receiver.report_problem(&path, &error.to_string());
         }
     }
     let synchronised = tree.open_folder(None).and_then(|root| Ok(fsync(root)?));
     if let Err(error) = synchronised {
-        receiver.common.note(format!(
+        receiver.common.send_note(format!(
             "a loss of power may take the newest names in the folder of the copy, which cannot be opened to make them \
              durable: {error}"
         ));
@@ -116,7 +116,12 @@ fn settle_folders(receiver: &Receiver, tree: &Tree) {
 }
 
 /// Gives a folder its attributes, and makes the names in it durable if it may be read, as those of its owner can be.
-fn settle_folder(receiver: &Receiver, tree: &Tree, path: &EntryPath, listed: &ListedFolder) -> io::Result<()> {
+fn settle_folder(
+    receiver: &FileReceiver,
+    tree: &FolderTree,
+    path: &EntryPath,
+    listed: &ListedFolder,
+) -> io::Result<()> {
     let ListedFolder { mode, modified: time, attributes, .. } = listed;
     let folder = match tree.open_folder(Some(path)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -130,7 +135,7 @@ fn settle_folder(receiver: &Receiver, tree: &Tree, path: &EntryPath, listed: &Li
         }
     };
     let stat = rustix::fs::fstat(&folder)?;
-    if permissions(&stat).bits() == u32::from(*mode) && modified(&stat) == *time {
+    if permission_bits(&stat).bits() == u32::from(*mode) && modification_time(&stat) == *time {
         return Ok(());
     }
     set_attributes(&folder, *mode, *time)

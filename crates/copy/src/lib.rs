@@ -6,7 +6,7 @@
 //!   Everything that is said crosses inside ssh, the secret of the connections for data among it. Data crosses on TCP
 //!   connections of their own, inside TLS 1.3 unless the user did without, on a QUIC connection, or inside ssh if there
 //!   are none. An end that receives nothing for a while gives up.
-//! * Without ssh, the far end is a server that shares a folder ([`Share`]): both prove a shared key, inside TLS 1.3.
+//! * Without ssh, the far end is a server that shares a folder ([`ShareServer`]): both prove a shared key, inside TLS 1.3.
 //! * The receiver decides what it wants. A chunk of 1 MiB counts when the BLAKE3 hashes of its blocks are right and it
 //!   is written; a file has its name when it is complete and durable.
 //! * What the other end says is decided in [`fullpipe_transfer`]; nothing outside the destination is opened, because
@@ -54,10 +54,12 @@ mod tree;
 mod tuning;
 mod walk;
 
-pub use course::{Change, Course};
+pub use course::{AdaptationChange, CopyAdaptation};
 pub use far::far_end;
 pub use fullpipe_transfer::CHUNK;
-pub use near::copy;
-pub use options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost, Place, PlaceError, SHARE_PORT, Transport};
-pub use share::{Share, ShareError, ShareEvent, ShareOptions};
-pub use tuning::connections;
+pub use near::copy_files;
+pub use options::{
+    CopyError, CopyEvent, CopyOptions, CopyPath, CopyResult, DataTransport, FarHost, PlaceError, SHARE_PORT,
+};
+pub use share::{ShareError, ShareEvent, ShareOptions, ShareServer};
+pub use tuning::initial_connections;

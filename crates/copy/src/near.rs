@@ -16,29 +16,31 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::most_descriptors;
 use fullpipe_record::HostSettings;
-use fullpipe_transfer::{Excludes, Hello, Message, Ready, VERSION};
+use fullpipe_transfer::{CopyAnswer, CopyMessage, CopyRequest, ExcludePatterns, VERSION};
 use fullpipe_units::{BitRate, Span};
 
-use self::meter::Meter;
-use self::plan::Plan;
-use self::reached::{Connected, Reached};
-use self::report::Way;
-use crate::address::{MAX_CALLED, addresses, at_port, called};
-use crate::bounds::{Bounds, Pace};
-use crate::common::{Common, Tally};
-use crate::connect::Credentials;
-use crate::control::{Frames, Outgoing};
-use crate::joining::Early;
+use self::meter::ProgressMeter;
+use self::plan::CopyPlan;
+use self::reached::{ConnectedData, ReachedFarEnd};
+use self::report::DataRoute;
+use crate::address::{MAX_CALLED, at_port, far_addresses, host_addresses};
+use crate::bounds::{CopyBounds, RatePace};
+use crate::common::{CopyCounts, TransferContext};
+use crate::connect::CopyCredentials;
+use crate::control::{FrameReader, MessageSender};
+use crate::joining::EarlyConnections;
 use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost};
-use crate::part::random;
-use crate::pulse::Pulse;
-use crate::receiver::{ReceiveOptions, Receiver};
-use crate::root::Root;
-use crate::sender::Sender;
-use crate::server::{call, peer};
-use crate::session::{BothFigures, Carriers, End, own_settings, settings_of};
-use crate::ssh::{Link, Pipes, configured_host, end, greeted, kill, not_there, release, start};
-use crate::walk::Source;
+use crate::part::kernel_random;
+use crate::pulse::SilenceWatch;
+use crate::receiver::{FileReceiver, ReceiveOptions};
+use crate::root::FolderRoot;
+use crate::sender::FileSender;
+use crate::server::{call_server, server_address};
+use crate::session::{BothFigures, DataCarriers, TransferRole, own_settings, settings_of};
+use crate::ssh::{
+    Link, LinkPipes, await_greeting, configured_host, kill_link, not_there, release_link, start_ssh, wait_for_end,
+};
+use crate::walk::CopySource;
 
 /// Time between two checks for an interrupt or events.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -48,15 +50,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// # Errors
 /// Fails if the places do not fit together, the other end cannot be started, goes away, is silent or breaks the rules.
 /// Entries that cannot be copied are in the report.
-pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMut(CopyEvent)) -> CopyResult {
-    let plan = Plan::of(options)?;
+pub fn copy_files(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMut(CopyEvent)) -> CopyResult {
+    let plan = CopyPlan::from_options(options)?;
     options.check_transport()?;
     // Connections take two each.
     most_descriptors();
     let (events, received) = channel();
-    let (tally, link) = (Arc::new(Tally::default()), Link::default());
-    let pulse = Pulse::new(options.timeout.into());
-    let run = Run {
+    let (tally, link) = (Arc::new(CopyCounts::default()), Link::default());
+    let pulse = SilenceWatch::new(options.timeout.into());
+    let run = NearCopy {
         options: options.clone(),
         plan,
         events,
@@ -65,9 +67,9 @@ pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMu
         pulse: Arc::clone(&pulse),
     };
     let (done, ended) = channel();
-    let work = thread::Builder::new().name("copy".to_owned()).spawn(move || drop(done.send(run.copy())));
-    work.map_err(CopyError::io("cannot start a thread"))?;
-    let mut meter = Meter::new(&tally);
+    let work = thread::Builder::new().name("copy".to_owned()).spawn(move || drop(done.send(run.run_copy())));
+    work.map_err(CopyError::from_io("cannot start a thread"))?;
+    let mut meter = ProgressMeter::new(&tally);
     let copied = loop {
         let ended = ended.recv_timeout(POLL_INTERVAL);
         received.try_iter().for_each(&mut *report);
@@ -77,14 +79,14 @@ pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMu
             Err(RecvTimeoutError::Disconnected) => break Err(CopyError::Gone),
         }
         if interrupt.load(Ordering::Relaxed) {
-            kill(&link);
+            kill_link(&link);
             return Err(CopyError::Interrupted);
         }
         if pulse.is_silent() {
-            kill(&link);
-            return Err(CopyError::Silent(Span::from(pulse.timeout())));
+            kill_link(&link);
+            return Err(CopyError::Silent(Span::from(pulse.silence_timeout())));
         }
-        if let Some(progress) = meter.progress() {
+        if let Some(progress) = meter.take_progress() {
             report(CopyEvent::Progress(progress));
         }
     };
@@ -93,74 +95,77 @@ pub fn copy(options: &CopyOptions, interrupt: &AtomicBool, report: &mut dyn FnMu
 }
 
 /// A copy at work.
-struct Run {
+struct NearCopy {
     options: CopyOptions,
-    plan: Plan,
+    plan: CopyPlan,
     events: EventSender<CopyEvent>,
-    tally: Arc<Tally>,
+    tally: Arc<CopyCounts>,
     link: Link,
-    pulse: Arc<Pulse>,
+    pulse: Arc<SilenceWatch>,
 }
 
-impl Run {
-    fn copy(self) -> CopyResult {
+impl NearCopy {
+    fn run_copy(self) -> CopyResult {
         let began = Instant::now();
-        let sources = if self.plan.far_sends { Vec::new() } else { self.sources()? };
+        let sources = if self.plan.far_sends { Vec::new() } else { self.open_sources()? };
         let own = own_settings();
-        let hello = self.request(&own)?;
-        let (Pipes { to, from }, early) = match &self.plan.host {
-            FarHost::Ssh { name } => (start(&self.options.ssh, name, &self.options.far_path, &self.link)?, None),
+        let hello = self.copy_request(&own)?;
+        let (LinkPipes { to, from }, early) = match &self.plan.host {
+            FarHost::Ssh { name } => (start_ssh(&self.options.ssh, name, &self.options.far_path, &self.link)?, None),
             FarHost::Server { name, port } => {
-                call(name, *port, self.options.key.as_ref(), &self.link, &|rtt| self.early_connections(rtt, &own))?
+                call_server(name, *port, self.options.key.as_ref(), &self.link, &|rtt| {
+                    self.early_connections(rtt, &own)
+                })?
             }
         };
-        let (out, writer) = Outgoing::start(to, &self.pulse).map_err(CopyError::io("cannot speak to the far end"))?;
-        let copied = self.copy_over(Call { from, out: &out, own: &own, hello, early }, sources, began);
+        let (out, writer) =
+            MessageSender::start_writer(to, &self.pulse).map_err(CopyError::from_io("cannot speak to the far end"))?;
+        let copied = self.copy_over(PendingCall { from, out: &out, own: &own, hello, early }, sources, began);
         if let Err(error) = &copied
             && let Some(code) = error.code_for_peer()
         {
-            out.send(&Message::Refused { code, why: error.to_string() });
+            out.send_message(&CopyMessage::Refused { code, why: error.to_string() });
         }
-        out.close();
+        out.close_direction();
         if copied.is_ok() {
             // Both ends have everything, and the far one ends with its input: to wait for that would take round trips.
             let _ = writer.join();
-            release(&self.link);
+            release_link(&self.link);
         } else {
-            end(&self.link);
+            wait_for_end(&self.link);
         }
         copied
     }
 
-    fn sources(&self) -> Result<Vec<Source>, CopyError> {
-        self.plan.near.iter().map(|path| Source::open(&Root::User, path)).collect()
+    fn open_sources(&self) -> Result<Vec<CopySource>, CopyError> {
+        self.plan.near.iter().map(|path| CopySource::open_source(&FolderRoot::User, path)).collect()
     }
 
-    fn copy_over(&self, call: Call<'_>, sources: Vec<Source>, began: Instant) -> CopyResult {
-        let end = self.end(call.out, sources);
+    fn copy_over(&self, call: PendingCall<'_>, sources: Vec<CopySource>, began: Instant) -> CopyResult {
+        let end = self.transfer_role(call.out, sources);
         self.copy_with(&end, call, began).inspect_err(|_| end.give_up())
     }
 
-    fn copy_with(&self, end: &End, call: Call<'_>, began: Instant) -> CopyResult {
-        let Call { from, out, own, hello, early } = call;
+    fn copy_with(&self, end: &TransferRole, call: PendingCall<'_>, began: Instant) -> CopyResult {
+        let PendingCall { from, out, own, hello, early } = call;
         let secret = hello.secret;
-        let credentials =
-            Credentials::new(&secret, &self.options.unencrypted).map_err(CopyError::io("cannot make a key"))?;
+        let credentials = CopyCredentials::new(&secret, &self.options.unencrypted)
+            .map_err(CopyError::from_io("cannot make a key"))?;
         // It is there when the far end begins, which saves a round trip.
-        out.send(&Message::Hello(hello));
+        out.send_message(&CopyMessage::Hello(hello));
         // The list needs no answer of a server.
         if !self.may_ask() {
-            end.begin()?;
+            end.start_listing()?;
         }
-        let (mut frames, ready) = self.answer(from, out)?;
+        let (mut frames, ready) = self.await_answer(from, out)?;
         let other = settings_of(&ready.settings);
-        let server = peer(&self.link);
-        let far = Reached {
+        let server = server_address(&self.link);
+        let far = ReachedFarEnd {
             out,
             ready: &ready,
             way: &self.plan.host,
             hosts: match server {
-                Some((address, _)) => with_first(at_port(address, 0), addresses(self.plan.host.name())),
+                Some((address, _)) => with_first(at_port(address, 0), host_addresses(self.plan.host.host_name())),
                 None => self.data_addrs(&ready),
             },
             server,
@@ -171,18 +176,18 @@ impl Run {
             is_over: AtomicBool::new(false),
         };
         if self.may_ask() {
-            end.begin()?;
+            end.start_listing()?;
         }
-        let (figures, way) = self.follow(&far, end, &mut frames, began)?;
-        Ok(self.report(way, figures, began.elapsed()))
+        let (figures, way) = self.run_transfer(&far, end, &mut frames, began)?;
+        Ok(self.to_report(way, figures, began.elapsed()))
     }
 
     /// Returns the addresses of a far end behind ssh.
-    fn data_addrs(&self, ready: &Ready) -> Vec<SocketAddr> {
+    fn data_addrs(&self, ready: &CopyAnswer) -> Vec<SocketAddr> {
         let FarHost::Ssh { name } = &self.plan.host else { return Vec::new() };
         // The scope of a link-local one is not of this host.
         let says = str::from_utf8(&ready.address).ok().and_then(|text| text.parse().ok());
-        called(self.plan.host.name(), says.map(|says: IpAddr| says.to_canonical()), || {
+        far_addresses(self.plan.host.host_name(), says.map(|says: IpAddr| says.to_canonical()), || {
             configured_host(&self.options.ssh, name)
         })
     }
@@ -193,69 +198,78 @@ impl Run {
     }
 
     /// Waits until the far end has answered.
-    fn answer<R: BufRead>(&self, mut from: R, out: &Outgoing) -> Result<(Frames<R>, Ready), CopyError> {
-        if !greeted(&mut from, self.may_ask(), &self.pulse) {
+    fn await_answer<R: BufRead>(
+        &self,
+        mut from: R,
+        out: &MessageSender,
+    ) -> Result<(FrameReader<R>, CopyAnswer), CopyError> {
+        if !await_greeting(&mut from, self.may_ask(), &self.pulse) {
             return Err(self.not_there(out));
         }
-        let mut frames = Frames::new(from, &self.pulse);
-        let ready = ready(&mut frames)?;
+        let mut frames = FrameReader::new(from, &self.pulse);
+        let ready = read_answer(&mut frames)?;
         Ok((frames, ready))
     }
 
     /// Carries out what the far end says, while connections for data are made, until everything is done.
-    fn follow<R: Read>(
+    fn run_transfer<R: Read>(
         &self,
-        far: &Reached<'_>,
-        end: &End,
-        frames: &mut Frames<R>,
+        far: &ReachedFarEnd<'_>,
+        end: &TransferRole,
+        frames: &mut FrameReader<R>,
         began: Instant,
-    ) -> Result<(BothFigures, Way), CopyError> {
+    ) -> Result<(BothFigures, DataRoute), CopyError> {
         thread::scope(|threads| {
-            let work = || self.carry(far, end, began);
+            let work = || self.connect_and_carry(far, end, began);
             let connecting = thread::Builder::new().name("copy-connect".to_owned()).spawn_scoped(threads, work);
-            let connecting = connecting.map_err(CopyError::io("cannot start a thread"))?;
-            let followed = end.follow(frames);
+            let connecting = connecting.map_err(CopyError::from_io("cannot start a thread"))?;
+            let followed = end.handle_messages(frames);
             far.is_over.store(true, Ordering::Relaxed);
             let (way, carriers) = connecting.join().map_err(|_| CopyError::Gone)?;
-            Ok((end.end(followed, &carriers)?, way))
+            Ok((end.end_transfer(followed, &carriers)?, way))
         })
     }
 
     /// Makes connections for data, and lets them carry it: meanwhile the list crosses.
-    fn carry(&self, far: &Reached<'_>, end: &End, began: Instant) -> (Way, Carriers) {
-        let Connected { connections, transport, reason } = self.connect(far);
-        let (set_up, streams) = (began.elapsed(), connections.count());
-        self.note(&reason);
+    fn connect_and_carry(
+        &self,
+        far: &ReachedFarEnd<'_>,
+        end: &TransferRole,
+        began: Instant,
+    ) -> (DataRoute, DataCarriers) {
+        let ConnectedData { connections, transport, reason } = self.connect_data(far);
+        let (set_up, streams) = (began.elapsed(), connections.stream_count());
+        self.send_note(&reason);
         let rtt = (streams > 0).then_some(connections.rtt);
-        let carriers = end.carry(connections, far.settings.map(Clone::clone));
-        (Way { transport, rtt, reason, streams, set_up }, carriers)
+        let carriers = end.carry_data(connections, far.settings.map(Clone::clone));
+        (DataRoute { transport, rtt, reason, streams, set_up }, carriers)
     }
 
     /// Returns the error of a far end that did not greet.
-    fn not_there(&self, out: &Outgoing) -> CopyError {
-        out.close();
+    fn not_there(&self, out: &MessageSender) -> CopyError {
+        out.close_direction();
         match &self.plan.host {
             FarHost::Ssh { name } => not_there(&self.options.ssh, name, &self.options.far_path, &self.link),
             FarHost::Server { .. } => CopyError::Gone,
         }
     }
 
-    fn note(&self, text: &str) {
+    fn send_note(&self, text: &str) {
         let _ = self.events.send(CopyEvent::Note(text.to_owned()));
     }
 
     /// Returns the request, unless it is too long for one message.
-    fn request(&self, own: &HostSettings) -> Result<Hello, CopyError> {
+    fn copy_request(&self, own: &HostSettings) -> Result<CopyRequest, CopyError> {
         const TOO_LONG: CopyError = CopyError::Places(
             "one copy names at most 65535 paths at the other end and 65535 patterns, each of at most 65535 bytes, and \
              all of at most 1 MiB",
         );
-        let secret = random().map_err(CopyError::io("cannot make a key"))?;
-        Some(self.hello(secret, own)).filter(Hello::fits).ok_or(TOO_LONG)
+        let secret = kernel_random().map_err(CopyError::from_io("cannot make a key"))?;
+        Some(self.build_request(secret, own)).filter(CopyRequest::fits_frame).ok_or(TOO_LONG)
     }
 
-    fn hello(&self, secret: [u8; 32], settings: &HostSettings) -> Hello {
-        Hello {
+    fn build_request(&self, secret: [u8; 32], settings: &HostSettings) -> CopyRequest {
+        CopyRequest {
             version: VERSION,
             far_sends: self.plan.far_sends,
             dry_run: self.options.dry_run,
@@ -266,7 +280,7 @@ impl Run {
             no_compress: self.options.no_compress,
             attributes: self.options.attributes,
             quic: self.may_use_quic(),
-            timeout: self.pulse.timeout().as_secs() as u16,
+            timeout: self.pulse.silence_timeout().as_secs() as u16,
             secret,
             ports: self.options.ports.unwrap_or_default(),
             limit: self.options.limit.map_or(0, BitRate::bps),
@@ -277,48 +291,48 @@ impl Run {
         }
     }
 
-    fn end(&self, out: &Outgoing, sources: Vec<Source>) -> End {
-        let common = Common::new(out.clone(), Arc::clone(&self.tally), Some(self.events.clone()));
-        let excludes = Excludes::new(self.options.excludes.iter().map(Vec::as_slice));
+    fn transfer_role(&self, out: &MessageSender, sources: Vec<CopySource>) -> TransferRole {
+        let common = TransferContext::new(out.clone(), Arc::clone(&self.tally), Some(self.events.clone()));
+        let excludes = ExcludePatterns::new(self.options.excludes.iter().map(Vec::as_slice));
         if !self.plan.far_sends {
-            let paces = self.options.limit.map(Pace::new).map(Arc::new).into_iter().collect();
+            let paces = self.options.limit.map(RatePace::new).map(Arc::new).into_iter().collect();
             let CopyOptions { scavenge, no_bbr, no_compress, .. } = self.options;
-            let common = common.within(Bounds::new(paces, None).of_options(scavenge, no_bbr, no_compress));
-            return End::Sender(Arc::new(Sender::new(common, sources, excludes, self.options.attributes)));
+            let common = common.with_bounds(CopyBounds::new(paces, None).of_options(scavenge, no_bbr, no_compress));
+            return TransferRole::Sender(Arc::new(FileSender::new(common, sources, excludes, self.options.attributes)));
         }
         let path = self.plan.near.first().cloned().unwrap_or_default();
         let options = ReceiveOptions {
-            root: Root::User,
+            root: FolderRoot::User,
             path,
             dry_run: self.options.dry_run,
             delete: self.options.delete,
             excludes,
             verify_disk: self.options.verify_disk,
             attributes: self.options.attributes,
-            timeout: self.pulse.timeout(),
-            tops: self.plan.tops(),
+            timeout: self.pulse.silence_timeout(),
+            tops: self.plan.expected_tops(),
         };
-        End::Receiver(Arc::new(Receiver::new(common, options)))
+        TransferRole::Receiver(Arc::new(FileReceiver::new(common, options)))
     }
 }
 
 /// The way to the far end, before it has answered.
-struct Call<'r> {
+struct PendingCall<'r> {
     from: Box<dyn BufRead + Send>,
-    out: &'r Outgoing,
+    out: &'r MessageSender,
     /// Settings of this host.
     own: &'r HostSettings,
     /// The request.
-    hello: Hello,
+    hello: CopyRequest,
     /// Connections for data that are being made meanwhile.
-    early: Option<Early>,
+    early: Option<EarlyConnections>,
 }
 
-fn ready<R: Read>(frames: &mut Frames<R>) -> Result<Ready, CopyError> {
+fn read_answer<R: Read>(frames: &mut FrameReader<R>) -> Result<CopyAnswer, CopyError> {
     let frame = frames.next_message().map_err(|_| CopyError::Gone)?.ok_or(CopyError::Gone)?;
-    match Message::read(frame)? {
-        Message::Ready(ready) => Ok(ready),
-        Message::Refused { code, why } => Err(CopyError::Refused { code, why }),
+    match CopyMessage::read(frame)? {
+        CopyMessage::Ready(ready) => Ok(ready),
+        CopyMessage::Refused { code, why } => Err(CopyError::Refused { code, why }),
         _ => Err(CopyError::Protocol("the far end does not answer the request".to_owned())),
     }
 }

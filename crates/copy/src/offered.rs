@@ -21,12 +21,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The files of a list, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct OfferedFiles {
-    files: Mutex<Files>,
+    files: Mutex<FileTable>,
     settled: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Files {
+struct FileTable {
     /// Each with its size; without the rest once it is there or has failed.
     listed: Vec<(ByteCount, Option<Box<SourceFile>>)>,
     /// Bytes of memory that those which are on their way take at the receiver.
@@ -35,49 +35,49 @@ struct Files {
 
 impl OfferedFiles {
     /// Adds a file once the list is not too far ahead; waits for that unless `is_over`.
-    pub(crate) fn add(&self, file: SourceFile, is_over: impl Fn() -> bool) {
+    pub(crate) fn add_file(&self, file: SourceFile, is_over: impl Fn() -> bool) {
         let mut files = lock(&self.files);
         while files.ahead >= MAX_AHEAD && !is_over() {
             let waited = self.settled.wait_timeout(files, POLL_INTERVAL);
             files = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        files.ahead += memory(&file);
+        files.ahead += memory_bytes(&file);
         files.listed.push((file.size, Some(Box::new(file))));
     }
 
     /// Returns a file that is on its way.
-    pub(crate) fn get(&self, number: u32) -> Option<SourceFile> {
+    pub(crate) fn pending_file(&self, number: u32) -> Option<SourceFile> {
         lock(&self.files).listed.get(number as usize)?.1.as_deref().cloned()
     }
 
     /// Returns the size of a file.
-    pub(crate) fn size(&self, number: u32) -> Option<ByteCount> {
+    pub(crate) fn file_size(&self, number: u32) -> Option<ByteCount> {
         lock(&self.files).listed.get(number as usize).map(|(size, _)| *size)
     }
 
     /// Forgets a file that is there or has failed.
-    pub(crate) fn settle(&self, number: u32) {
+    pub(crate) fn remove_file(&self, number: u32) {
         let mut files = lock(&self.files);
         let file = files.listed.get_mut(number as usize).and_then(|(_, file)| file.take());
-        files.ahead -= file.map_or(0, |file| memory(&file));
+        files.ahead -= file.map_or(0, |file| memory_bytes(&file));
         self.settled.notify_all();
     }
 }
 
-fn memory(file: &SourceFile) -> u64 {
+fn memory_bytes(file: &SourceFile) -> u64 {
     WAITING_FILE + file.path.as_bytes().len() as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_transfer::{EntryPath, Identity};
+    use fullpipe_transfer::{EntryPath, FileIdentity};
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
 
     fn file(size: u64) -> SourceFile {
         let path = EntryPath::new([b'a'; 200]).unwrap();
-        SourceFile { source: 0, path, size: ByteCount::new(size), identity: Identity([0; 32]) }
+        SourceFile { source: 0, path, size: ByteCount::new(size), identity: FileIdentity([0; 32]) }
     }
 
     /// The list of a million files took 395 MB at the receiver before the first of them was there.
@@ -88,29 +88,29 @@ mod tests {
         thread::scope(|threads| {
             threads.spawn(|| {
                 for size in 0..COUNT {
-                    offered.add(file(size), || false);
+                    offered.add_file(file(size), || false);
                     added.store(size + 1, Ordering::Relaxed);
                 }
             });
             for number in 0..COUNT {
-                while offered.get(number as u32).is_none() {
+                while offered.pending_file(number as u32).is_none() {
                     thread::yield_now();
                 }
                 let ahead = added.load(Ordering::Relaxed) - number;
-                assert!(ahead * memory(&file(0)) <= MAX_AHEAD + memory(&file(0)), "{ahead}");
-                offered.settle(number as u32);
+                assert!(ahead * memory_bytes(&file(0)) <= MAX_AHEAD + memory_bytes(&file(0)), "{ahead}");
+                offered.remove_file(number as u32);
             }
         });
-        assert_eq!((offered.size(7), offered.get(7).is_none()), (Some(ByteCount::new(7)), true));
+        assert_eq!((offered.file_size(7), offered.pending_file(7).is_none()), (Some(ByteCount::new(7)), true));
         assert_eq!(lock(&offered.files).ahead, 0);
     }
 
     #[test]
     fn a_transfer_that_has_ended_waits_for_no_file() {
         let offered = OfferedFiles::default();
-        (0..100_000).for_each(|size| offered.add(file(size), || true));
-        offered.settle(7);
-        offered.settle(7);
-        assert_eq!(lock(&offered.files).ahead, 99_999 * memory(&file(0)));
+        (0..100_000).for_each(|size| offered.add_file(file(size), || true));
+        offered.remove_file(7);
+        offered.remove_file(7);
+        assert_eq!(lock(&offered.files).ahead, 99_999 * memory_bytes(&file(0)));
     }
 }

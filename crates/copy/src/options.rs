@@ -1,8 +1,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use fullpipe_control::Network;
-use fullpipe_iperf::Key;
+use fullpipe_control::AddressPrefix;
+use fullpipe_iperf::SharedKey;
 use fullpipe_record::{CopyProgress, CopyReport};
 use fullpipe_transfer::{EntryPath, MessageError};
 use fullpipe_units::{BitRate, Span, printable_bytes};
@@ -14,9 +14,9 @@ use thiserror::Error;
 pub struct CopyOptions {
     /// The files and folders to copy, all at one end. As for rsync, a folder with a `/` at its end stands for what is
     /// in it.
-    pub sources: Vec<Place>,
+    pub sources: Vec<CopyPath>,
     /// The folder to copy them to, or for a single file its new name; at the other end.
-    pub destination: Place,
+    pub destination: CopyPath,
     /// Program that runs a command at the far end, with its arguments, as of rsync's `-e`.
     pub ssh: Vec<String>,
     /// The program fullpipe at the far end.
@@ -34,7 +34,7 @@ pub struct CopyOptions {
     /// Number of connections; chosen by prediction if absent. On a QUIC connection, that of streams.
     pub streams: Option<u16>,
     /// The way that data shall take.
-    pub transport: Transport,
+    pub transport: DataTransport,
     /// Every file is read back from the receiver's disk before it gets its name.
     pub verify_disk: bool,
     /// The connections for data give way to all other traffic.
@@ -48,14 +48,14 @@ pub struct CopyOptions {
     /// Time after which an end that receives nothing of the other one gives up: two seconds to an hour.
     pub timeout: Span,
     /// Networks between whose addresses the data is not encrypted.
-    pub unencrypted: Vec<Network>,
+    pub unencrypted: Vec<AddressPrefix>,
     /// Key of the server, if one is named.
-    pub key: Option<Key>,
+    pub key: Option<SharedKey>,
 }
 
 /// The way that the data of a copy shall take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Transport {
+pub enum DataTransport {
     /// TCP, and QUIC where TCP does not pass, where it may not use BBR and the path loses packets without a queue, or
     /// where a device takes the windows of TCP away.
     #[default]
@@ -71,7 +71,7 @@ pub const SHARE_PORT: u16 = 5202;
 
 /// A path at this end or at the far one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum CopyPath {
     /// On this host.
     Near(PathBuf),
     /// On another host.
@@ -193,13 +193,13 @@ pub enum CopyError {
 /// A report, and the error that kept it from being whole.
 pub type CopyResult = Result<CopyReport, CopyError>;
 
-impl Place {
+impl CopyPath {
     /// Reads a place as rsync does: what has a colon before its first slash is at another host. `fullpipe://` names a
     /// server.
     ///
     /// # Errors
     /// Fails if it is empty, a URL of another kind, or ssh would take its host for an option.
-    pub fn read(text: &[u8]) -> Result<Self, PlaceError> {
+    pub fn parse_path(text: &[u8]) -> Result<Self, PlaceError> {
         use std::os::unix::ffi::OsStrExt;
         if text.is_empty() {
             return Err(PlaceError::Empty);
@@ -250,11 +250,11 @@ fn without_brackets(host: &str) -> String {
 impl FarHost {
     /// Returns true if ssh would take it for an option, or what stands behind the name of a user.
     fn is_option(&self) -> bool {
-        matches!(self, Self::Ssh { name } if name.starts_with('-')) || self.name().starts_with('-')
+        matches!(self, Self::Ssh { name } if name.starts_with('-')) || self.host_name().starts_with('-')
     }
 
     /// Returns the name of the host without a user.
-    pub(crate) fn name(&self) -> &str {
+    pub(crate) fn host_name(&self) -> &str {
         match self {
             Self::Ssh { name } => name.rsplit_once('@').map_or(name.as_str(), |(_, host)| host),
             Self::Server { name, .. } => name,
@@ -266,7 +266,7 @@ impl CopyOptions {
     /// Fails if the transport that is asked for cannot do what else is.
     pub(crate) fn check_transport(&self) -> Result<(), CopyError> {
         match () {
-            () if self.transport != Transport::Quic => Ok(()),
+            () if self.transport != DataTransport::Quic => Ok(()),
             () if !self.unencrypted.is_empty() => {
                 Err(CopyError::Places("QUIC is always encrypted: leave out --insecure-data, or --transport quic"))
             }
@@ -280,7 +280,7 @@ impl CopyOptions {
 
 impl CopyError {
     /// Returns the exit code of a program that fails for this reason.
-    pub fn code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::Places(_) | Self::Path { .. } => 2,
             Self::NotThere { .. } => 3,
@@ -299,14 +299,14 @@ impl CopyError {
 
     /// Returns the code with which the other end should end, unless it is not there.
     pub(crate) fn code_for_peer(&self) -> Option<u8> {
-        (!matches!(self, Self::Gone | Self::Silent(_) | Self::Interrupted)).then(|| self.code())
+        (!matches!(self, Self::Gone | Self::Silent(_) | Self::Interrupted)).then(|| self.exit_code())
     }
 
-    pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Self {
+    pub(crate) fn from_io(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |cause| Self::Io { what, cause }
     }
 
-    pub(crate) fn path(path: &[u8]) -> impl Fn(io::Error) -> Self {
+    pub(crate) fn from_path(path: &[u8]) -> impl Fn(io::Error) -> Self {
         let path = printable_bytes(path);
         move |cause| Self::Path { path: path.clone(), cause }
     }
@@ -322,12 +322,12 @@ impl From<MessageError> for CopyError {
 mod tests {
     use super::*;
 
-    fn far(host: &str, path: &str) -> Place {
-        Place::Far { host: FarHost::Ssh { name: host.to_owned() }, path: path.as_bytes().to_vec() }
+    fn far(host: &str, path: &str) -> CopyPath {
+        CopyPath::Far { host: FarHost::Ssh { name: host.to_owned() }, path: path.as_bytes().to_vec() }
     }
 
-    fn served(name: &str, port: u16, path: &str) -> Place {
-        Place::Far { host: FarHost::Server { name: name.to_owned(), port }, path: path.as_bytes().to_vec() }
+    fn served(name: &str, port: u16, path: &str) -> CopyPath {
+        CopyPath::Far { host: FarHost::Server { name: name.to_owned(), port }, path: path.as_bytes().to_vec() }
     }
 
     #[test]
@@ -338,20 +338,20 @@ mod tests {
             ("host:", far("host", ".")),
             ("[2001:db8::1]:dir", far("2001:db8::1", "dir")),
             ("me@[2001:db8::1]:a:b", far("me@2001:db8::1", "a:b")),
-            ("./a:b", Place::Near("./a:b".into())),
-            ("/a:b", Place::Near("/a:b".into())),
-            (":a", Place::Near(":a".into())),
-            ("dir", Place::Near("dir".into())),
+            ("./a:b", CopyPath::Near("./a:b".into())),
+            ("/a:b", CopyPath::Near("/a:b".into())),
+            (":a", CopyPath::Near(":a".into())),
+            ("dir", CopyPath::Near("dir".into())),
             ("fullpipe://host", served("host", SHARE_PORT, ".")),
             ("fullpipe://host/", served("host", SHARE_PORT, ".")),
             ("fullpipe://192.0.2.1:99/a b/", served("192.0.2.1", 99, "a b/")),
             ("fullpipe://[2001:db8::1]/a", served("2001:db8::1", SHARE_PORT, "a")),
             ("fullpipe://[2001:db8::1]:99/a:b", served("2001:db8::1", 99, "a:b")),
         ] {
-            assert_eq!(Place::read(text.as_bytes()), Ok(place), "{text}");
+            assert_eq!(CopyPath::parse_path(text.as_bytes()), Ok(place), "{text}");
         }
         for text in ["", "http://host/dir", "fullpipe:///dir", "fullpipe://me@host/", "fullpipe://h:x/", "-oA=x:dir"] {
-            assert!(Place::read(text.as_bytes()).is_err(), "{text}");
+            assert!(CopyPath::parse_path(text.as_bytes()).is_err(), "{text}");
         }
     }
 
@@ -359,14 +359,14 @@ mod tests {
     #[test]
     fn a_host_that_ssh_would_take_for_an_option_is_refused() {
         for text in ["[-oProxyCommand=touch x]:dir", "[[-oA=x]]:dir", "[]-oA=x:dir", "me@[-oA=x]:dir", "me@-oA=x:dir"] {
-            assert!(matches!(Place::read(text.as_bytes()), Err(PlaceError::Dash(_))), "{text}");
+            assert!(matches!(CopyPath::parse_path(text.as_bytes()), Err(PlaceError::Dash(_))), "{text}");
         }
     }
 
     /// With the code 0, a copy that a far end refused was a success.
     #[test]
     fn a_far_end_chooses_among_the_codes_of_failures() {
-        let code = |code| CopyError::Refused { code, why: String::new() }.code();
+        let code = |code| CopyError::Refused { code, why: String::new() }.exit_code();
         assert_eq!([0, 1, 2, 3, 4, 130, 255].map(code), [1, 1, 2, 3, 1, 1, 1]);
     }
 }

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use fullpipe_record::{CongestionState, TcpInfo};
 use fullpipe_sys::{set_pacing_rate, tcp_info};
-use fullpipe_transfer::{Coupling, DelayBound, Scavenger, StreamsSample, unsmoothed};
+use fullpipe_transfer::{CoupledRate, DelayBound, ScavengerControl, StreamsSample, unsmoothed_rtt};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use socket2::SockRef;
 
-use crate::bounds::Bounds;
+use crate::bounds::CopyBounds;
 
 /// Payload of a segment where the kernel does not say.
 const USUAL_MSS: ByteCount = ByteCount::new(1448);
@@ -26,55 +26,57 @@ const BBR: &str = "bbr";
 const UNBOUNDED: BitRate = BitRate::from_bps(u64::MAX);
 
 /// Paces connections, which count as one.
-pub(crate) struct Pacer<'s> {
+pub(crate) struct ConnectionPacer<'s> {
     sockets: &'s [TcpStream],
     rtt: Span,
-    governor: Option<Governor>,
+    governor: Option<RateGovernor>,
     began: Instant,
     last: Vec<TcpInfo>,
 }
 
 /// The one who decides the rate of all connections together.
-enum Governor {
-    Scavenger(Scavenger),
-    Coupling(Coupling),
+enum RateGovernor {
+    Scavenger(ScavengerControl),
+    Coupling(CoupledRate),
     DelayBound(DelayBound),
 }
 
-impl<'s> Pacer<'s> {
+impl<'s> ConnectionPacer<'s> {
     /// Returns a pacer of connections over a path of this round-trip time, which give way to all others if they
     /// scavenge. All begin under CUBIC if the host permits it, as BBR leaves little to others where queues are short.
     /// Those that keep BBR and do not scavenge are left alone.
-    pub(crate) fn new(sockets: &'s [TcpStream], rtt: Span, bounds: &Bounds) -> Self {
+    pub(crate) fn new(sockets: &'s [TcpStream], rtt: Span, bounds: &CopyBounds) -> Self {
         let scavenge = bounds.scavenge;
         let permitted = if scavenge || bounds.no_bbr { &BY_LOSS[..] } else { &BY_LOSS[..1] };
         for socket in sockets.iter().filter(|socket| !is_by_loss(socket)) {
             use_first(socket, permitted);
         }
-        let last = infos(sockets);
+        let last = socket_infos(sockets);
         let mss = last.iter().find_map(|info| info.snd_mss).unwrap_or(USUAL_MSS);
         let governor = match sockets {
-            _ if scavenge => Some(Governor::Scavenger(Scavenger::new(rtt, mss))),
-            [first, _, ..] if is_by_loss(first) => Some(Governor::Coupling(Coupling::new(rtt))),
+            _ if scavenge => Some(RateGovernor::Scavenger(ScavengerControl::new(rtt, mss))),
+            [first, _, ..] if is_by_loss(first) => Some(RateGovernor::Coupling(CoupledRate::new(rtt))),
             _ => None,
         };
         Self { sockets, rtt, governor, began: Instant::now(), last }
     }
 
     /// Samples the connections and sets their pace: equal parts for all that have something on its way.
-    pub(crate) fn step(&mut self) {
-        let infos = infos(self.sockets);
+    pub(crate) fn update_pace(&mut self) {
+        let infos = socket_infos(self.sockets);
         let at = Time::from_nanos(self.began.elapsed().as_nanos() as u64);
-        let sample = sample(&self.last, &infos);
+        let sample = streams_sample(&self.last, &infos);
         let (rate, window) = match &mut self.governor {
-            Some(Governor::Scavenger(scavenger)) => (Some(scavenger.follow(at, &sample)), scavenger.window()),
-            Some(Governor::Coupling(coupling)) => (coupling.follow(at, &sample), None),
-            Some(Governor::DelayBound(bound)) => (bound.follow(at, &sample), None),
+            Some(RateGovernor::Scavenger(scavenger)) => {
+                (Some(scavenger.add_sample(at, &sample)), scavenger.reachable_window())
+            }
+            Some(RateGovernor::Coupling(coupling)) => (coupling.add_sample(at, &sample), None),
+            Some(RateGovernor::DelayBound(bound)) => (bound.add_sample(at, &sample), None),
             None => (None, None),
         };
         let parts = infos.iter().filter(|info| has_data(info)).count().max(1) as u64;
         // One that carries everything has the window of one by itself.
-        let rate = if parts == 1 && self.couples() { rate.map(|_| UNBOUNDED) } else { rate };
+        let rate = if parts == 1 && self.is_coupled() { rate.map(|_| UNBOUNDED) } else { rate };
         let (pace, window) =
             (rate.map(|rate| BitRate::from_bps(rate.bps() / parts)), window.map(|all| all.get() / parts));
         for (socket, info) in self.sockets.iter().zip(&infos) {
@@ -88,14 +90,14 @@ impl<'s> Pacer<'s> {
     }
 
     /// Returns true if the connections are bounded as one.
-    pub(crate) const fn couples(&self) -> bool {
-        matches!(self.governor, Some(Governor::Coupling(_)))
+    pub(crate) const fn is_coupled(&self) -> bool {
+        matches!(self.governor, Some(RateGovernor::Coupling(_)))
     }
 
     /// Returns the part of the time up to now for which the connections gave way to others, if they do.
     pub(crate) fn gave_way(&self) -> Option<Ratio> {
         match &self.governor {
-            Some(Governor::Scavenger(scavenger)) => Some(scavenger.gave_way()),
+            Some(RateGovernor::Scavenger(scavenger)) => Some(scavenger.gave_way()),
             _ => None,
         }
     }
@@ -103,7 +105,7 @@ impl<'s> Pacer<'s> {
     /// Bounds the connections by delay from now on: their path loses packets without a queue.
     pub(crate) fn bound_by_delay(&mut self) {
         let rtt = self.last.iter().filter_map(|info| info.min_rtt).min().unwrap_or(self.rtt);
-        self.governor = Some(Governor::DelayBound(DelayBound::new(rtt)));
+        self.governor = Some(RateGovernor::DelayBound(DelayBound::new(rtt)));
         for socket in self.sockets {
             // A connection that has ended needs no pace.
             let _ = set_pacing_rate(socket, UNBOUNDED);
@@ -115,14 +117,14 @@ fn is_by_loss(socket: &TcpStream) -> bool {
     BY_LOSS.contains(&congestion_control(socket).as_str())
 }
 
-fn infos(sockets: &[TcpStream]) -> Vec<TcpInfo> {
+fn socket_infos(sockets: &[TcpStream]) -> Vec<TcpInfo> {
     sockets.iter().map(|socket| tcp_info(socket).unwrap_or_default()).collect()
 }
 
-fn sample(before: &[TcpInfo], infos: &[TcpInfo]) -> StreamsSample {
+fn streams_sample(before: &[TcpInfo], infos: &[TcpInfo]) -> StreamsSample {
     let rtt = |(before, info): (&TcpInfo, &TcpInfo)| {
         let acknowledgements = info.segs_in?.saturating_sub(before.segs_in?).get();
-        unsmoothed(before.rtt?, info.rtt?, acknowledgements)
+        unsmoothed_rtt(before.rtt?, info.rtt?, acknowledgements)
     };
     StreamsSample {
         acknowledged: infos.iter().filter_map(|info| info.bytes_acked).sum(),
@@ -166,7 +168,7 @@ fn congestion_control(socket: &TcpStream) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::Course;
+    use crate::course::CopyAdaptation;
     use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::thread;
@@ -181,8 +183,12 @@ mod tests {
     fn connections_share_one_pace_which_follows_from_what_arrives() {
         let pairs: Vec<_> = (0..2).map(|_| connected()).collect();
         let sockets: Vec<TcpStream> = pairs.iter().map(|(near, _)| near.try_clone().unwrap()).collect();
-        let mut pacer = Pacer::new(&sockets, Span::from_millis(20), &Bounds::default().of_options(true, false, false));
-        pacer.step();
+        let mut pacer = ConnectionPacer::new(
+            &sockets,
+            Span::from_millis(20),
+            &CopyBounds::default().of_options(true, false, false),
+        );
+        pacer.update_pace();
         let pace = |socket: &TcpStream| tcp_info(socket).unwrap().max_pacing_rate.unwrap();
         let first = pace(&sockets[0]);
         assert_eq!(first, pace(&sockets[1]));
@@ -192,8 +198,8 @@ mod tests {
                 threads.spawn(move || far.read_exact(&mut vec![0; 1 << 20]).unwrap());
             }
             for _ in 0..10 {
-                thread::sleep(Course::INTERVAL.into());
-                pacer.step();
+                thread::sleep(CopyAdaptation::INTERVAL.into());
+                pacer.update_pace();
             }
         });
         assert!(pace(&sockets[0]) > first && pacer.gave_way().is_some(), "{first}");

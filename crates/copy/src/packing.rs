@@ -7,11 +7,11 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_compression::{Choice, Compressor, Decompressor, Trial};
+use fullpipe_compression::{BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial};
 use fullpipe_transfer::BLOCK;
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::bounds::Bounds;
+use crate::bounds::CopyBounds;
 use crate::locks::lock;
 
 /// Bytes of which the rate of a way is the mean.
@@ -20,10 +20,10 @@ const RECENT: u64 = 4 << 20;
 /// The rate at which a way takes what is written, with the waits for a rate limit. As long as its buffers have room,
 /// that is the rate of memory, which no compression reaches.
 #[derive(Debug, Default)]
-pub(crate) struct Throughput(Cell<(u64, Duration)>);
+pub(crate) struct WriteThroughput(Cell<(u64, Duration)>);
 
-impl Throughput {
-    fn note(&self, bytes: usize, took: Duration) {
+impl WriteThroughput {
+    fn add_write(&self, bytes: usize, took: Duration) {
         let (mut all, mut time) = self.0.get();
         if all > RECENT {
             (all, time) = (all / 2, time / 2);
@@ -31,27 +31,27 @@ impl Throughput {
         self.0.set((all + bytes as u64, time + took));
     }
 
-    fn rate(&self) -> Option<BitRate> {
+    fn mean_rate(&self) -> Option<BitRate> {
         let (bytes, time) = self.0.get();
-        (!time.is_zero()).then(|| BitRate::of(ByteCount::new(bytes), time.into()))
+        (!time.is_zero()).then(|| BitRate::from_bytes_in(ByteCount::new(bytes), time.into()))
     }
 }
 
 /// A way within the bounds of a copy, whose throughput is noted.
 #[derive(Debug)]
-pub(crate) struct Metered<'t, W> {
+pub(crate) struct MeteredWriter<'t, W> {
     pub(crate) to: W,
-    pub(crate) bounds: &'t Bounds,
-    pub(crate) throughput: &'t Throughput,
+    pub(crate) bounds: &'t CopyBounds,
+    pub(crate) throughput: &'t WriteThroughput,
 }
 
-impl<W: Write> Write for Metered<'_, W> {
+impl<W: Write> Write for MeteredWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let began = Instant::now();
-        self.bounds.wait(bytes.len());
+        self.bounds.wait_for_bytes(bytes.len());
         // In part it would wait for the rest again.
         self.to.write_all(bytes)?;
-        self.throughput.note(bytes.len(), began.elapsed());
+        self.throughput.add_write(bytes.len(), began.elapsed());
         Ok(bytes.len())
     }
 
@@ -63,7 +63,7 @@ impl<W: Write> Write for Metered<'_, W> {
 /// The states of zstd that all connections share: as many as processors can use at once, as each takes some hundred
 /// KiB. Each has room for a block.
 #[derive(Debug)]
-pub(crate) struct Pool<T> {
+pub(crate) struct CodecPool<T> {
     /// States that no thread uses; `None` where a state was not made yet.
     free: Mutex<Vec<Slot<T>>>,
     freed: Condvar,
@@ -71,7 +71,7 @@ pub(crate) struct Pool<T> {
 
 type Slot<T> = Option<(T, Vec<u8>)>;
 
-impl<T> Default for Pool<T> {
+impl<T> Default for CodecPool<T> {
     fn default() -> Self {
         let most = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let free = (0..most).map(|_| None).collect();
@@ -79,17 +79,17 @@ impl<T> Default for Pool<T> {
     }
 }
 
-impl<T> Pool<T> {
+impl<T> CodecPool<T> {
     /// Waits for a state, makes it if it is not, and lets `work` use it.
     ///
     /// # Errors
     /// Fails if `make` does.
-    fn with<R>(
+    fn with_state<R>(
         &self,
         make: impl FnOnce() -> io::Result<T>,
         work: impl FnOnce(&mut T, &mut [u8]) -> R,
     ) -> io::Result<R> {
-        let mut state = self.take();
+        let mut state = self.take_state();
         let done = match &mut state {
             Some((made, room)) => Ok(work(made, room)),
             None => make().map(|made| {
@@ -102,7 +102,7 @@ impl<T> Pool<T> {
         done
     }
 
-    fn take(&self) -> Slot<T> {
+    fn take_state(&self) -> Slot<T> {
         let free = self.freed.wait_while(lock(&self.free), |free| free.is_empty());
         free.unwrap_or_else(PoisonError::into_inner).pop().flatten()
     }
@@ -110,32 +110,32 @@ impl<T> Pool<T> {
 
 /// Compresses the blocks of one connection.
 #[derive(Debug)]
-pub(crate) struct Packing<'s> {
-    pool: &'s Pool<Compressor>,
-    throughput: &'s Throughput,
-    choice: Choice,
+pub(crate) struct BlockCompression<'s> {
+    pool: &'s CodecPool<BlockCompressor>,
+    throughput: &'s WriteThroughput,
+    choice: CompressionChoice,
 }
 
-impl<'s> Packing<'s> {
-    pub(crate) fn new(pool: &'s Pool<Compressor>, throughput: &'s Throughput) -> Self {
-        Self { pool, throughput, choice: Choice::default() }
+impl<'s> BlockCompression<'s> {
+    pub(crate) fn new(pool: &'s CodecPool<BlockCompressor>, throughput: &'s WriteThroughput) -> Self {
+        Self { pool, throughput, choice: CompressionChoice::default() }
     }
 
     /// Compresses a block where it lies, if that saves time. Returns the compressed length.
-    pub(crate) fn pack(&mut self, block: &mut [u8]) -> Option<usize> {
-        let level = self.choice.level(block.len())?;
+    pub(crate) fn compress_block(&mut self, block: &mut [u8]) -> Option<usize> {
+        let level = self.choice.next_level(block.len())?;
         let began = Instant::now();
-        let packed = self.pool.with(Compressor::new, |state, room| {
+        let packed = self.pool.with_state(BlockCompressor::new, |state, room| {
             // What does not become shorter does not fit.
-            let length = state.compress(level, block, &mut room[..block.len().saturating_sub(1)])?;
+            let length = state.compress_block(level, block, &mut room[..block.len().saturating_sub(1)])?;
             block[..length].copy_from_slice(&room[..length]);
             Some(length)
         });
         let packed = packed.ok().flatten();
         // With the wait for a processor, for which all connections compete.
         let took = began.elapsed().into();
-        let (payload, way) = (block.len(), self.throughput.rate());
-        self.choice.note(&Trial { payload, packed: packed.unwrap_or(payload), took, way });
+        let (payload, way) = (block.len(), self.throughput.mean_rate());
+        self.choice.record_trial(&CompressionTrial { payload, packed: packed.unwrap_or(payload), took, way });
         packed
     }
 }
@@ -144,9 +144,9 @@ impl<'s> Packing<'s> {
 ///
 /// # Errors
 /// Fails if there is no memory.
-pub(crate) fn unpack(pool: &Pool<Decompressor>, block: &mut Vec<u8>) -> io::Result<()> {
-    pool.with(Decompressor::new, |state, room| {
-        let length = state.decompress(block, room).unwrap_or(0);
+pub(crate) fn decompress_block(pool: &CodecPool<BlockDecompressor>, block: &mut Vec<u8>) -> io::Result<()> {
+    pool.with_state(BlockDecompressor::new, |state, room| {
+        let length = state.decompress_block(block, room).unwrap_or(0);
         block.clear();
         block.extend_from_slice(&room[..length]);
     })
@@ -162,61 +162,63 @@ mod tests {
     }
 
     /// Of a way that takes so many bytes in a second.
-    fn throughput(bytes: usize) -> Throughput {
-        let throughput = Throughput::default();
-        throughput.note(bytes, Duration::from_secs(1));
+    fn throughput(bytes: usize) -> WriteThroughput {
+        let throughput = WriteThroughput::default();
+        throughput.add_write(bytes, Duration::from_secs(1));
         throughput
     }
 
     #[test]
     fn a_block_of_text_crosses_compressed_where_the_way_is_slow() {
-        let (pool, text) = (Pool::default(), text());
+        let (pool, text) = (CodecPool::default(), text());
         let slow = throughput(2_500_000);
         let mut block = text.clone();
-        let length = Packing::new(&pool, &slow).pack(&mut block).unwrap();
+        let length = BlockCompression::new(&pool, &slow).compress_block(&mut block).unwrap();
         assert!(length * 2 < text.len(), "{length}");
         block.truncate(length);
-        unpack(&Pool::default(), &mut block).unwrap();
+        decompress_block(&CodecPool::default(), &mut block).unwrap();
         assert!(block == text);
         // Nothing is gained where bytes leave sooner than they are compressed.
         let fast = throughput(usize::MAX / 2);
-        let mut packing = Packing::new(&pool, &fast);
-        assert!(packing.pack(&mut text.clone()).is_some(), "the first is a trial");
-        assert!(packing.pack(&mut text.clone()).is_none());
+        let mut packing = BlockCompression::new(&pool, &fast);
+        assert!(packing.compress_block(&mut text.clone()).is_some(), "the first is a trial");
+        assert!(packing.compress_block(&mut text.clone()).is_none());
     }
 
     #[test]
     fn what_does_not_become_shorter_crosses_as_it_is() {
-        let (pool, slow) = (Pool::default(), throughput(1000));
+        let (pool, slow) = (CodecPool::default(), throughput(1000));
         for content in [random_bytes(BLOCK), b"short".to_vec(), Vec::new()] {
             let mut block = content.clone();
-            assert!(Packing::new(&pool, &slow).pack(&mut block).is_none() && block == content);
+            assert!(BlockCompression::new(&pool, &slow).compress_block(&mut block).is_none() && block == content);
         }
     }
 
     #[test]
     fn what_holds_more_than_a_block_is_none() {
         let mut bomb = vec![0; BLOCK];
-        let length = Compressor::new().unwrap().compress(1, &vec![0; 64 << 20], &mut bomb).unwrap();
+        let length = BlockCompressor::new().unwrap().compress_block(1, &vec![0; 64 << 20], &mut bomb).unwrap();
         bomb.truncate(length);
         for mut block in [bomb, b"none".to_vec()] {
-            unpack(&Pool::default(), &mut block).unwrap();
+            decompress_block(&CodecPool::default(), &mut block).unwrap();
             assert!(block.is_empty());
         }
     }
 
     #[test]
     fn more_threads_than_states_wait_for_one() {
-        let (pool, text) = (Pool::default(), text());
+        let (pool, text) = (CodecPool::default(), text());
         let slow = || throughput(1000);
         thread::scope(|threads| {
             for _ in 0..16 {
-                threads.spawn(|| assert!(Packing::new(&pool, &slow()).pack(&mut text.clone()).is_some()));
+                threads.spawn(|| {
+                    assert!(BlockCompression::new(&pool, &slow()).compress_block(&mut text.clone()).is_some())
+                });
             }
         });
-        let failing: Pool<Compressor> = Pool::default();
+        let failing: CodecPool<BlockCompressor> = CodecPool::default();
         for _ in 0..100 {
-            assert!(failing.with(|| Err(io::ErrorKind::OutOfMemory.into()), |_, _| ()).is_err());
+            assert!(failing.with_state(|| Err(io::ErrorKind::OutOfMemory.into()), |_, _| ()).is_err());
         }
     }
 }

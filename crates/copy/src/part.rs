@@ -8,14 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_transfer::{
-    BLOCK, CHUNK, Digest, EntryPath, Identity, Journal, ModificationTime, Recovered, Verified, ZEROS, chunk_hash,
+    BLOCK, CHUNK, Digest, EntryPath, FileIdentity, JournalFormat, ModificationTime, RecoveredChunks, VerifiedChunks,
+    ZEROS, chunk_hash,
 };
 use fullpipe_units::ByteCount;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, fadvise, fallocate, flock};
 use rustix::io::Errno;
 
 use crate::locks;
-use crate::tree::{Tree, Within, set_attributes, set_mode};
+use crate::tree::{FolderTree, TreeEntryName, set_attributes, set_mode};
 
 /// Bytes of data between two marks that everything before is on disk.
 const DURABLE_INTERVAL: u64 = 256 << 20;
@@ -29,11 +30,11 @@ const MAX_REPAIRS: u32 = 10;
 
 /// A file that is not complete, open.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct PartialFile {
     data: Arc<File>,
     writing: Arc<Mutex<()>>,
-    journal: Option<(Journal, File)>,
-    names: Names,
+    journal: Option<(JournalFormat, File)>,
+    names: PartNames,
     size: ByteCount,
     /// No other transfer can write to it. Some file systems have no locks.
     pub(crate) is_locked: bool,
@@ -49,23 +50,23 @@ pub(crate) struct Part {
 
 /// The names that a file has until it is complete.
 #[derive(Debug)]
-struct Names {
-    target: Within,
-    data: Within,
-    journal: Within,
+struct PartNames {
+    target: TreeEntryName,
+    data: TreeEntryName,
+    journal: TreeEntryName,
 }
 
-impl Names {
-    fn of(tree: &Tree, path: &EntryPath) -> io::Result<Self> {
-        let target = tree.within(path)?;
-        let (data, journal) = (working(&target, path, false), working(&target, path, true));
+impl PartNames {
+    fn from_entry(tree: &FolderTree, path: &EntryPath) -> io::Result<Self> {
+        let target = tree.locate_entry(path)?;
+        let (data, journal) = (working_entry(&target, path, false), working_entry(&target, path, true));
         Ok(Self { target, data, journal })
     }
 }
 
 /// Returns the place of a file of the transfer next to the entry `target`: of its data, or of its journal.
-pub(crate) fn working(target: &Within, path: &EntryPath, journal: bool) -> Within {
-    target.sibling(path.working_name(journal, rustix::process::geteuid().as_raw()))
+pub(crate) fn working_entry(target: &TreeEntryName, path: &EntryPath, journal: bool) -> TreeEntryName {
+    target.sibling_entry(path.working_name(journal, rustix::process::geteuid().as_raw()))
 }
 
 /// Returns the chunks that an earlier run has verified of a file of this identity. What is left of another file, or of
@@ -73,24 +74,29 @@ pub(crate) fn working(target: &Within, path: &EntryPath, journal: bool) -> Withi
 ///
 /// # Errors
 /// Fails if its folder cannot be reached, and with `ResourceBusy` if another transfer writes the file.
-pub(crate) fn recover(tree: &Tree, path: &EntryPath, size: ByteCount, identity: Identity) -> io::Result<Verified> {
-    let names = Names::of(tree, path)?;
+pub(crate) fn recover_chunks(
+    tree: &FolderTree,
+    path: &EntryPath,
+    size: ByteCount,
+    identity: FileIdentity,
+) -> io::Result<VerifiedChunks> {
+    let names = PartNames::from_entry(tree, path)?;
     let left = match own_file(&names.data, OFlags::RDWR) {
         // Small files have no journal, and there are many of them.
         Err(error) if error.kind() == io::ErrorKind::NotFound && size.get() <= CHUNK as u64 => {
-            return Ok(Verified::new(size));
+            return Ok(VerifiedChunks::new(size));
         }
         Err(_) => None,
-        Ok(data) => Some(locked(&names.data, data)?),
+        Ok(data) => Some(lock_opened(&names.data, data)?),
     };
     if let Some((data, _)) = &left
-        && let Some((_, verified)) = recorded(&names.journal, data, &Journal::new(identity, size), size)?
+        && let Some((_, verified)) = open_journal(&names.journal, data, &JournalFormat::new(identity, size), size)?
     {
         return Ok(verified);
     }
     names.data.remove_file()?;
     names.journal.remove_file()?;
-    Ok(Verified::new(size))
+    Ok(VerifiedChunks::new(size))
 }
 
 /// Removes what earlier transfers have left of a file that is there or not wanted. What another transfer is writing
@@ -98,9 +104,9 @@ pub(crate) fn recover(tree: &Tree, path: &EntryPath, size: ByteCount, identity: 
 ///
 /// # Errors
 /// Fails if its folder cannot be reached, or the system refuses.
-pub(crate) fn remove_left(tree: &Tree, path: &EntryPath) -> io::Result<()> {
-    let names = Names::of(tree, path)?;
-    match clear(&names.data) {
+pub(crate) fn remove_left(tree: &FolderTree, path: &EntryPath) -> io::Result<()> {
+    let names = PartNames::from_entry(tree, path)?;
+    match remove_unlocked(&names.data) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(()),
         cleared => cleared.and_then(|()| names.journal.remove_file()),
     }
@@ -110,14 +116,14 @@ pub(crate) fn remove_left(tree: &Tree, path: &EntryPath) -> io::Result<()> {
 ///
 /// # Errors
 /// Fails with `ResourceBusy` if another transfer writes it.
-pub(crate) fn clear(within: &Within) -> io::Result<()> {
-    let _locked = left(within)?;
+pub(crate) fn remove_unlocked(within: &TreeEntryName) -> io::Result<()> {
+    let _locked = open_left_data(within)?;
     within.remove_file()
 }
 
-/// Opens and locks the data that an earlier transfer of this user has left, if there is any, as [`locked`] does.
-fn left(within: &Within) -> io::Result<Option<(File, bool)>> {
-    own_file(within, OFlags::RDWR).ok().map(|data| locked(within, data)).transpose()
+/// Opens and locks the data that an earlier transfer of this user has left, if there is any, as [`lock_opened`] does.
+fn open_left_data(within: &TreeEntryName) -> io::Result<Option<(File, bool)>> {
+    own_file(within, OFlags::RDWR).ok().map(|data| lock_opened(within, data)).transpose()
 }
 
 /// Locks a file that was opened under a working name. Returns it, and true if the file system has
@@ -125,21 +131,26 @@ fn left(within: &Within) -> io::Result<Option<(File, bool)>> {
 ///
 /// # Errors
 /// Fails with `ResourceBusy` if another transfer writes it, or has removed it before it was locked.
-fn locked(within: &Within, data: File) -> io::Result<(File, bool)> {
-    let is_locked = lock(&data)?;
-    if within.is(&data)? { Ok((data, is_locked)) } else { Err(busy()) }
+fn lock_opened(within: &TreeEntryName, data: File) -> io::Result<(File, bool)> {
+    let is_locked = lock_data(&data)?;
+    if within.is_same_file(&data)? { Ok((data, is_locked)) } else { Err(busy_error()) }
 }
 
-fn busy() -> io::Error {
+fn busy_error() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it")
 }
 
 /// Opens a journal to go on with it, and returns the chunks that it records of `data`; `None` if it is of another file,
 /// or of another state of it. Those behind the last durable mark are read: the disk may have lost them.
-fn recorded(within: &Within, data: &File, format: &Journal, size: ByteCount) -> io::Result<Option<(File, Verified)>> {
+fn open_journal(
+    within: &TreeEntryName,
+    data: &File,
+    format: &JournalFormat,
+    size: ByteCount,
+) -> io::Result<Option<(File, VerifiedChunks)>> {
     let Ok(mut journal) = own_file(within, OFlags::RDWR) else { return Ok(None) };
-    let Some(recovered) = read(&mut journal, format, size)? else { return Ok(None) };
-    let Recovered { verified: durable, mut doubtful, length, durable: marked } = recovered;
+    let Some(recovered) = read_journal(&mut journal, format, size)? else { return Ok(None) };
+    let RecoveredChunks { verified: durable, mut doubtful, length, durable: marked } = recovered;
     let records = doubtful.len();
     doubtful.retain(|(index, hash)| is_there(data, size, *index, hash));
     let are_all_there = doubtful.len() == records;
@@ -151,19 +162,19 @@ fn recorded(within: &Within, data: &File, format: &Journal, size: ByteCount) -> 
             return Err(error);
         }
         let cut_off: &[_] = if are_all_there { &[] } else { &doubtful };
-        mark(&mut journal, format, cut_off)?;
+        write_durable_mark(&mut journal, format, cut_off)?;
     }
-    let mut verified = Verified::new(size);
+    let mut verified = VerifiedChunks::new(size);
     for (index, hash) in durable.into_iter().chain(doubtful) {
-        verified.insert(index, hash);
+        verified.insert_chunk(index, hash);
     }
     Ok(Some((journal, verified)))
 }
 
 /// Adds records of chunks to a journal, and the mark that everything is durable. On a full disk it stays as it is.
-fn mark(journal: &mut File, format: &Journal, chunks: &[(u32, Digest)]) -> io::Result<()> {
-    let records = chunks.iter().flat_map(|(index, hash)| format.verified(*index, hash));
-    let bytes: Vec<u8> = records.chain(format.durable()).collect();
+fn write_durable_mark(journal: &mut File, format: &JournalFormat, chunks: &[(u32, Digest)]) -> io::Result<()> {
+    let records = chunks.iter().flat_map(|(index, hash)| format.verified_record(*index, hash));
+    let bytes: Vec<u8> = records.chain(format.durable_record()).collect();
     let length = journal.stream_position()?;
     if journal.write_all(&bytes).is_err() {
         journal.set_len(length)?;
@@ -172,11 +183,11 @@ fn mark(journal: &mut File, format: &Journal, chunks: &[(u32, Digest)]) -> io::R
     Ok(())
 }
 
-fn read(journal: &mut File, format: &Journal, size: ByteCount) -> io::Result<Option<Recovered>> {
-    Ok(format.recover(&content(journal, size)?))
+fn read_journal(journal: &mut File, format: &JournalFormat, size: ByteCount) -> io::Result<Option<RecoveredChunks>> {
+    Ok(format.recover_chunks(&journal_content(journal, size)?))
 }
 
-fn content(journal: &mut File, size: ByteCount) -> io::Result<Vec<u8>> {
+fn journal_content(journal: &mut File, size: ByteCount) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // Chunks are recorded once, but for those that were sent twice.
     let most = 4096 + size.get() / CHUNK as u64 * 200;
@@ -187,29 +198,29 @@ fn content(journal: &mut File, size: ByteCount) -> io::Result<Vec<u8>> {
 
 /// Takes the records of chunks back that are not in `verified`. The data is durable, and is marked so in their place:
 /// to write the journal anew would lose the others if this end were killed meanwhile.
-fn take_back(journal: &mut File, format: &Journal, verified: &Verified, size: ByteCount) -> io::Result<()> {
-    for place in format.places_of(&content(journal, size)?, |index| verified.hash(index).is_none()) {
-        journal.write_all_at(&format.durable(), place.get())?;
+fn take_back(journal: &mut File, format: &JournalFormat, verified: &VerifiedChunks, size: ByteCount) -> io::Result<()> {
+    for place in format.places_of(&journal_content(journal, size)?, |index| verified.hash_at(index).is_none()) {
+        journal.write_all_at(&format.durable_record(), place.get())?;
     }
     journal.seek(SeekFrom::End(0))?;
-    mark(journal, format, &[])?;
+    write_durable_mark(journal, format, &[])?;
     journal.sync_data()
 }
 
 /// Returns true if the data has the content of this hash in a chunk.
 fn is_there(data: &File, size: ByteCount, index: u32, hash: &Digest) -> bool {
-    let Some(length) = Verified::new(size).length(index) else { return false };
+    let Some(length) = VerifiedChunks::new(size).chunk_length(index) else { return false };
     let mut content = vec![0; length];
     let read = data.read_exact_at(&mut content, u64::from(index) * CHUNK as u64);
     read.is_ok() && chunk_hash(size, index, &content) == *hash
 }
 
 /// Opens a file that a transfer of this user has made: a name that others could have prepared is not trusted.
-fn own_file(within: &Within, flags: OFlags) -> io::Result<File> {
-    let file = within.open(flags).or_else(|error| match error.kind() {
+fn own_file(within: &TreeEntryName, flags: OFlags) -> io::Result<File> {
+    let file = within.open_file(flags).or_else(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
             let_owner_write(within)?;
-            within.open(flags)
+            within.open_file(flags)
         }
         _ => Err(error),
     })?;
@@ -225,8 +236,8 @@ fn check_own(file: &File) -> io::Result<()> {
 
 /// Lets this user write to a file that a transfer has left complete but for its name, with the permissions that it was
 /// to have.
-fn let_owner_write(within: &Within) -> io::Result<()> {
-    let file = within.open(OFlags::PATH)?;
+fn let_owner_write(within: &TreeEntryName) -> io::Result<()> {
+    let file = within.open_file(OFlags::PATH)?;
     check_own(&file)?;
     set_mode(file, Mode::RUSR | Mode::WUSR)
 }
@@ -234,14 +245,14 @@ fn let_owner_write(within: &Within) -> io::Result<()> {
 /// Locks the data for this transfer. Returns false if its file system has no locks. A program that is being started
 /// shares the locks of its parent until it runs, so that of a transfer that has ended may last: it is tried for a
 /// while.
-fn lock(data: &File) -> io::Result<bool> {
+fn lock_data(data: &File) -> io::Result<bool> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
-        if let Some(is_locked) = attempted(flock(data, FlockOperation::NonBlockingLockExclusive))? {
+        if let Some(is_locked) = lock_outcome(flock(data, FlockOperation::NonBlockingLockExclusive))? {
             return Ok(is_locked);
         }
         if Instant::now() >= deadline {
-            return Err(busy());
+            return Err(busy_error());
         }
         thread::sleep(LOCK_INTERVAL);
     }
@@ -249,7 +260,7 @@ fn lock(data: &File) -> io::Result<bool> {
 
 /// Judges an attempt to lock a file: true if it is locked, false if the file system has no locks,
 /// `None` if the attempt is to be repeated.
-fn attempted(attempt: rustix::io::Result<()>) -> io::Result<Option<bool>> {
+fn lock_outcome(attempt: rustix::io::Result<()>) -> io::Result<Option<bool>> {
     match attempt {
         Ok(()) => Ok(Some(true)),
         Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
@@ -258,26 +269,26 @@ fn attempted(attempt: rustix::io::Result<()>) -> io::Result<Option<bool>> {
     }
 }
 
-impl Part {
+impl PartialFile {
     /// Opens the working file of an entry, to go on behind `verified`. Chunks that are no longer there, because another
     /// transfer has had the file meanwhile, are taken out of that and returned, in their order.
     ///
     /// # Errors
     /// Fails if it cannot be made, and with `ResourceBusy` if another transfer writes it.
-    pub(crate) fn open(
-        tree: &Tree,
+    pub(crate) fn open_part(
+        tree: &FolderTree,
         path: &EntryPath,
         size: ByteCount,
-        identity: Identity,
-        verified: &mut Verified,
+        identity: FileIdentity,
+        verified: &mut VerifiedChunks,
     ) -> io::Result<(Self, Vec<u32>)> {
-        let names = Names::of(tree, path)?;
-        let format = Journal::new(identity, size);
-        let mut there = Verified::new(size);
+        let names = PartNames::from_entry(tree, path)?;
+        let format = JournalFormat::new(identity, size);
+        let mut there = VerifiedChunks::new(size);
         let mut opened = None;
-        if verified.bytes() > ByteCount::ZERO
-            && let Some((data, is_locked)) = left(&names.data)?
-            && let Some((journal, recorded)) = recorded(&names.journal, &data, &format, size)?
+        if verified.verified_bytes() > ByteCount::ZERO
+            && let Some((data, is_locked)) = open_left_data(&names.data)?
+            && let Some((journal, recorded)) = open_journal(&names.journal, &data, &format, size)?
         {
             there = recorded;
             opened = Some((data, is_locked, Some(journal)));
@@ -285,12 +296,12 @@ impl Part {
         let is_fresh = opened.is_none();
         let (data, is_locked, journal) = match opened {
             Some(opened) => opened,
-            None => fresh(&names, &format, size)?,
+            None => create_files(&names, &format, size)?,
         };
-        let is_lost = |(index, hash): &(u32, Digest)| there.hash(*index) != Some(*hash);
-        let lost: Vec<u32> = verified.hashes().filter(is_lost).map(|(index, _)| index).collect();
+        let is_lost = |(index, hash): &(u32, Digest)| there.hash_at(*index) != Some(*hash);
+        let lost: Vec<u32> = verified.chunk_hashes().filter(is_lost).map(|(index, _)| index).collect();
         for index in &lost {
-            verified.remove(*index);
+            verified.remove_chunk(*index);
         }
         data.set_len(size.get())?;
         let (data, journal) = (Arc::new(data), journal.map(|journal| (format, journal)));
@@ -311,15 +322,15 @@ impl Part {
     }
 
     /// Returns another handle of the data, to write to without holding the part.
-    pub(crate) fn writer(&self) -> PartWriter {
+    pub(crate) fn new_writer(&self) -> PartWriter {
         PartWriter { data: Arc::clone(&self.data), writing: Arc::clone(&self.writing), is_fresh: self.is_fresh }
     }
 
     /// Records that a chunk is written and verified. Returns what is to be done then without holding the part, if
     /// anything is.
-    pub(crate) fn record(&mut self, index: u32, hash: &Digest, length: usize) -> io::Result<Option<DueSync>> {
+    pub(crate) fn record_chunk(&mut self, index: u32, hash: &Digest, length: usize) -> io::Result<Option<DueSync>> {
         let Some((format, file)) = &mut self.journal else { return Ok(None) };
-        let record = format.verified(index, hash);
+        let record = format.verified_record(index, hash);
         file.write_all(&record)?;
         self.unmarked += length as u64;
         if self.unmarked < DURABLE_INTERVAL || self.is_syncing {
@@ -343,7 +354,7 @@ impl Part {
             return synced;
         }
         let Some((format, file)) = &self.journal else { return Ok(()) };
-        file.write_all_at(&format.durable(), due.place)
+        file.write_all_at(&format.durable_record(), due.place)
     }
 
     /// Waits for a sync under way, which holds the lock of the file.
@@ -353,14 +364,14 @@ impl Part {
 
     /// Makes the data durable. If that fails, nothing behind the last durable mark counts any more, now or in a later
     /// run.
-    fn sync(&mut self, how: fn(&File) -> io::Result<()>) -> io::Result<()> {
-        let synced = sync(&self.data, &self.is_spoiled, how);
+    fn sync_data(&mut self, how: fn(&File) -> io::Result<()>) -> io::Result<()> {
+        let synced = sync_unspoiled(&self.data, &self.is_spoiled, how);
         synced.inspect_err(|_| self.cut_journal())
     }
 
     fn cut_journal(&mut self) {
         let Some((format, file)) = &mut self.journal else { return };
-        let recovered = read(file, format, self.size).ok().flatten();
+        let recovered = read_journal(file, format, self.size).ok().flatten();
         if file.set_len(recovered.map_or(0, |recovered| recovered.durable.get())).is_err() {
             let _ = self.names.journal.remove_file();
         }
@@ -372,17 +383,17 @@ impl Part {
     /// # Errors
     /// Fails if the data cannot be made durable, without which the page cache would keep it, and if the disk has had
     /// other content too often.
-    pub(crate) fn wrong_on_disk(&mut self, verified: &mut Verified) -> io::Result<Vec<u32>> {
-        self.sync(File::sync_all)?;
+    pub(crate) fn wrong_on_disk(&mut self, verified: &mut VerifiedChunks) -> io::Result<Vec<u32>> {
+        self.sync_data(File::sync_all)?;
         self.is_syncing = false;
         fadvise(&self.data, 0, None, Advice::DontNeed)?;
         let is_wrong = |(index, hash): &(u32, Digest)| !is_there(&self.data, self.size, *index, hash);
-        let wrong: Vec<u32> = verified.hashes().filter(is_wrong).map(|(index, _)| index).collect();
+        let wrong: Vec<u32> = verified.chunk_hashes().filter(is_wrong).map(|(index, _)| index).collect();
         if wrong.is_empty() {
             return Ok(wrong);
         }
         for index in &wrong {
-            verified.remove(*index);
+            verified.remove_chunk(*index);
         }
         if let Some((format, journal)) = &mut self.journal
             && let Err(error) = take_back(journal, format, verified, self.size)
@@ -407,7 +418,7 @@ impl Part {
     /// Makes a large file durable while its owner may write to it: it takes long, and a run that is ended meanwhile can
     /// be continued.
     pub(crate) fn make_durable(&mut self) -> io::Result<()> {
-        if self.journal.is_some() { self.sync(File::sync_data) } else { Ok(()) }
+        if self.journal.is_some() { self.sync_data(File::sync_data) } else { Ok(()) }
     }
 
     /// Makes the file durable and gives it its name.
@@ -415,52 +426,52 @@ impl Part {
     /// # Errors
     /// Fails if the system refuses, and if something else has its working name. What has arrived of a large file stays
     /// for the next run.
-    pub(crate) fn finish(mut self, mode: u16, modified: ModificationTime) -> io::Result<()> {
-        if let Err(error) = self.settle(mode, modified) {
+    pub(crate) fn finish_file(mut self, mode: u16, modified: ModificationTime) -> io::Result<()> {
+        if let Err(error) = self.rename_to_target(mode, modified) {
             if self.journal.is_none() {
-                self.discard();
+                self.discard_data();
             }
             return Err(error);
         }
         if self.journal.is_some() { self.names.journal.remove_file() } else { Ok(()) }
     }
 
-    fn settle(&mut self, mode: u16, modified: ModificationTime) -> io::Result<()> {
+    fn rename_to_target(&mut self, mode: u16, modified: ModificationTime) -> io::Result<()> {
         set_attributes(&self.data, mode, modified)?;
-        self.sync(File::sync_all)?;
-        if !self.names.data.is(&self.data)? {
+        self.sync_data(File::sync_all)?;
+        if !self.names.data.is_same_file(&self.data)? {
             return Err(io::Error::other("something else has taken its working name"));
         }
-        self.names.data.rename(&self.names.target)
+        self.names.data.rename_to(&self.names.target)
     }
 
     /// Removes the data, which no transfer can use.
-    pub(crate) fn discard(self) {
+    pub(crate) fn discard_data(self) {
         // What is left over is removed by the next run.
-        if self.names.data.is(&self.data).unwrap_or(false) {
+        if self.names.data.is_same_file(&self.data).unwrap_or(false) {
             let _ = self.names.data.remove_file();
         }
     }
 }
 
 /// Makes the files of a part that were not there; what an earlier run left is removed.
-fn fresh(names: &Names, format: &Journal, size: ByteCount) -> io::Result<(File, bool, Option<File>)> {
+fn create_files(names: &PartNames, format: &JournalFormat, size: ByteCount) -> io::Result<(File, bool, Option<File>)> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-    let made = names.data.open(flags).or_else(|error| match error.kind() {
+    let made = names.data.open_file(flags).or_else(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            clear(&names.data)?;
-            names.data.open(flags)
+            remove_unlocked(&names.data)?;
+            names.data.open_file(flags)
         }
         _ => Err(error),
     });
-    let made = made.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { busy() } else { error })?;
-    let (data, is_locked) = locked(&names.data, made)?;
+    let made = made.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { busy_error() } else { error })?;
+    let (data, is_locked) = lock_opened(&names.data, made)?;
     if size.get() <= CHUNK as u64 {
         return Ok((data, is_locked, None));
     }
     names.journal.remove_file()?;
-    let mut journal = names.journal.open(flags)?;
-    journal.write_all(&format.header())?;
+    let mut journal = names.journal.open_file(flags)?;
+    journal.write_all(&format.header_bytes())?;
     Ok((data, is_locked, Some(journal)))
 }
 
@@ -506,15 +517,15 @@ pub(crate) struct DueSync {
 }
 
 impl DueSync {
-    /// Makes the data durable. [`Part::end_sync`] wants to know the result.
+    /// Makes the data durable. [`PartialFile::end_sync`] wants to know the result.
     pub(crate) fn carry_out(&self) -> io::Result<()> {
-        sync(&self.data, &self.is_spoiled, File::sync_data)
+        sync_unspoiled(&self.data, &self.is_spoiled, File::sync_data)
     }
 }
 
 /// Makes data durable, for one thread at a time. Once that has failed it always does: the kernel says so once, and then
 /// takes for written what it could not write.
-fn sync(data: &File, is_spoiled: &Mutex<bool>, how: fn(&File) -> io::Result<()>) -> io::Result<()> {
+fn sync_unspoiled(data: &File, is_spoiled: &Mutex<bool>, how: fn(&File) -> io::Result<()>) -> io::Result<()> {
     let mut is_spoiled = locks::lock(is_spoiled);
     if *is_spoiled {
         return Err(io::Error::other("what was written did not all reach the disk"));
@@ -523,7 +534,7 @@ fn sync(data: &File, is_spoiled: &Mutex<bool>, how: fn(&File) -> io::Result<()>)
 }
 
 /// Returns random bytes of the kernel.
-pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
+pub(crate) fn kernel_random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let count = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
     if count == N { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
@@ -539,26 +550,26 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::path::PathBuf;
 
-    const IDENTITY: Identity = Identity([2; 32]);
+    const IDENTITY: FileIdentity = FileIdentity([2; 32]);
     const SIZE: ByteCount = ByteCount::new(3 * CHUNK as u64 + 10);
     const TIME: ModificationTime = ModificationTime { seconds: 1000, nanoseconds: 5 };
 
-    fn open(tree: &Tree, path: &EntryPath, identity: Identity, verified: &mut Verified) -> Part {
-        let (part, lost) = Part::open(tree, path, SIZE, identity, verified).unwrap();
+    fn open(tree: &FolderTree, path: &EntryPath, identity: FileIdentity, verified: &mut VerifiedChunks) -> PartialFile {
+        let (part, lost) = PartialFile::open_part(tree, path, SIZE, identity, verified).unwrap();
         assert!(lost.is_empty());
         part
     }
 
     /// A folder of the test's own, and the file in it.
-    fn place() -> (tempfile::TempDir, Tree, EntryPath) {
+    fn place() -> (tempfile::TempDir, FolderTree, EntryPath) {
         let folder = tempfile::tempdir().unwrap();
-        let tree = Tree::open(folder.path()).unwrap();
+        let tree = FolderTree::open_root(folder.path()).unwrap();
         (folder, tree, EntryPath::new("file").unwrap())
     }
 
     /// A part with these chunks.
-    fn part_with(tree: &Tree, path: &EntryPath, indexes: &[u32]) -> (Part, Verified) {
-        let mut verified = Verified::new(SIZE);
+    fn part_with(tree: &FolderTree, path: &EntryPath, indexes: &[u32]) -> (PartialFile, VerifiedChunks) {
+        let mut verified = VerifiedChunks::new(SIZE);
         let mut part = open(tree, path, IDENTITY, &mut verified);
         for index in indexes {
             write(&mut part, &mut verified, *index, SIZE);
@@ -566,56 +577,59 @@ mod tests {
         (part, verified)
     }
 
-    fn working_path(folder: &tempfile::TempDir, tree: &Tree, path: &EntryPath) -> PathBuf {
-        folder.path().join(OsStr::from_bytes(&working(&tree.within(path).unwrap(), path, false).name))
+    fn working_path(folder: &tempfile::TempDir, tree: &FolderTree, path: &EntryPath) -> PathBuf {
+        folder.path().join(OsStr::from_bytes(&working_entry(&tree.locate_entry(path).unwrap(), path, false).name))
     }
 
     fn content(index: u32, size: ByteCount) -> Vec<u8> {
-        let length = Verified::new(size).length(index).unwrap();
+        let length = VerifiedChunks::new(size).chunk_length(index).unwrap();
         (0..length).map(|at| (at as u32 * 7 + index) as u8).collect()
     }
 
-    fn write(part: &mut Part, verified: &mut Verified, index: u32, size: ByteCount) {
+    fn write(part: &mut PartialFile, verified: &mut VerifiedChunks, index: u32, size: ByteCount) {
         let content = content(index, size);
         for (block, content) in (0..).zip(content.chunks(BLOCK)) {
-            part.writer().write_block(index, block, content).unwrap();
+            part.new_writer().write_block(index, block, content).unwrap();
         }
         let hash = chunk_hash(size, index, &content);
-        if let Some(due) = part.record(index, &hash, content.len()).unwrap() {
+        if let Some(due) = part.record_chunk(index, &hash, content.len()).unwrap() {
             let synced = due.carry_out();
             part.end_sync(&due, synced).unwrap();
         }
-        verified.insert(index, hash);
+        verified.insert_chunk(index, hash);
     }
 
     #[test]
     fn a_part_that_was_left_is_continued_and_another_state_of_the_file_is_not() {
         let (folder, tree, path) = place();
         let size = SIZE;
-        let mut verified = recover(&tree, &path, size, IDENTITY).unwrap();
+        let mut verified = recover_chunks(&tree, &path, size, IDENTITY).unwrap();
         let mut part = open(&tree, &path, IDENTITY, &mut verified);
         for index in [3, 1] {
             write(&mut part, &mut verified, index, size);
         }
-        let busy = recover(&tree, &path, size, IDENTITY).unwrap_err();
+        let busy = recover_chunks(&tree, &path, size, IDENTITY).unwrap_err();
         assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy, "two transfers write one file");
-        let small = recover(&tree, &path, ByteCount::new(1), IDENTITY).unwrap_err();
+        let small = recover_chunks(&tree, &path, ByteCount::new(1), IDENTITY).unwrap_err();
         assert_eq!(small.kind(), io::ErrorKind::ResourceBusy);
         drop(part);
-        assert_eq!(recover(&tree, &path, size, IDENTITY).unwrap(), verified);
-        let mut verified = recover(&tree, &path, size, IDENTITY).unwrap();
-        let (mut part, lost) = Part::open(&tree, &path, size, IDENTITY, &mut verified).unwrap();
+        assert_eq!(recover_chunks(&tree, &path, size, IDENTITY).unwrap(), verified);
+        let mut verified = recover_chunks(&tree, &path, size, IDENTITY).unwrap();
+        let (mut part, lost) = PartialFile::open_part(&tree, &path, size, IDENTITY, &mut verified).unwrap();
         assert!(lost.is_empty() && part.is_locked);
         for index in [0, 2] {
             write(&mut part, &mut verified, index, size);
         }
-        part.finish(0o640, TIME).unwrap();
+        part.finish_file(0o640, TIME).unwrap();
         let whole: Vec<u8> = (0..4).flat_map(|index| content(index, size)).collect();
         assert!(fs::read(folder.path().join("file")).unwrap() == whole);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         // A part of an older state is removed.
-        drop(open(&tree, &path, IDENTITY, &mut Verified::new(size)));
-        assert_eq!(recover(&tree, &path, size, Identity([3; 32])).unwrap().bytes(), ByteCount::ZERO);
+        drop(open(&tree, &path, IDENTITY, &mut VerifiedChunks::new(size)));
+        assert_eq!(
+            recover_chunks(&tree, &path, size, FileIdentity([3; 32])).unwrap().verified_bytes(),
+            ByteCount::ZERO
+        );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -631,41 +645,41 @@ mod tests {
             file.write_all_at(&ZEROS[..], chunk * CHUNK as u64).unwrap();
         };
         lose(1);
-        let after = recover(&tree, &path, SIZE, IDENTITY).unwrap();
-        verified.remove(1);
+        let after = recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap();
+        verified.remove_chunk(1);
         assert_eq!(after, verified);
         // It was marked as durable, and is not read again.
         lose(0);
-        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
+        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
         let mut part = open(&tree, &path, IDENTITY, &mut verified);
         write(&mut part, &mut verified, 2, SIZE);
         drop(part);
-        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
-        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
+        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
+        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(), verified);
     }
 
     /// Another copy to the same name may begin, and be killed, between the list of the first and its first chunk.
     #[test]
     fn a_part_that_another_transfer_has_had_meanwhile_is_written_anew() {
         let (folder, tree, path) = place();
-        let (mut verified, mut of_other) = (Verified::new(SIZE), Verified::new(SIZE));
+        let (mut verified, mut of_other) = (VerifiedChunks::new(SIZE), VerifiedChunks::new(SIZE));
         write(&mut open(&tree, &path, IDENTITY, &mut verified), &mut verified, 1, SIZE);
         // One of the same file has only more.
         let mut more = verified.clone();
         write(&mut open(&tree, &path, IDENTITY, &mut more), &mut more, 3, SIZE);
         drop(open(&tree, &path, IDENTITY, &mut verified));
-        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), more);
+        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(), more);
         // One of another file has other chunks.
-        let mut other = open(&tree, &path, Identity([3; 32]), &mut of_other);
-        other.writer().write_block(0, 0, b"other").unwrap();
+        let mut other = open(&tree, &path, FileIdentity([3; 32]), &mut of_other);
+        other.new_writer().write_block(0, 0, b"other").unwrap();
         write(&mut other, &mut of_other, 2, SIZE);
         drop(other);
-        let (mut part, lost) = Part::open(&tree, &path, SIZE, IDENTITY, &mut verified).unwrap();
-        assert_eq!((lost, verified.bytes(), part.is_fresh), (vec![1], ByteCount::ZERO, true));
+        let (mut part, lost) = PartialFile::open_part(&tree, &path, SIZE, IDENTITY, &mut verified).unwrap();
+        assert_eq!((lost, verified.verified_bytes(), part.is_fresh), (vec![1], ByteCount::ZERO, true));
         for index in [1, 2, 3] {
             write(&mut part, &mut verified, index, SIZE);
         }
-        part.finish(0o640, TIME).unwrap();
+        part.finish_file(0o640, TIME).unwrap();
         let whole = [vec![0; CHUNK], content(1, SIZE), content(2, SIZE), content(3, SIZE)].concat();
         assert!(fs::read(folder.path().join("file")).unwrap() == whole);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -685,9 +699,9 @@ mod tests {
         part.make_durable().unwrap_err();
         part.data = data;
         write(&mut part, &mut verified, 2, SIZE);
-        part.finish(0o640, TIME).unwrap_err();
+        part.finish_file(0o640, TIME).unwrap_err();
         assert!(!folder.path().join("file").exists());
-        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap(), durable);
+        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap(), durable);
     }
 
     fn indexes(chunks: Vec<(u32, Digest)>) -> Vec<u32> {
@@ -700,12 +714,12 @@ mod tests {
         let (_folder, tree, path) = place();
         let (mut part, mut verified) = part_with(&tree, &path, &[1]);
         part.unmarked = DURABLE_INTERVAL;
-        let due = part.record(3, &[3; 32], 10).unwrap().unwrap();
+        let due = part.record_chunk(3, &[3; 32], 10).unwrap().unwrap();
         part.unmarked = DURABLE_INTERVAL;
         write(&mut part, &mut verified, 0, SIZE);
-        let recorded = |part: &mut Part| {
+        let recorded = |part: &mut PartialFile| {
             let (format, journal) = part.journal.as_mut().unwrap();
-            let recovered = read(journal, format, SIZE).unwrap().unwrap();
+            let recovered = read_journal(journal, format, SIZE).unwrap().unwrap();
             (indexes(recovered.verified), indexes(recovered.doubtful))
         };
         // Whoever is killed now has nothing that is sure.
@@ -713,7 +727,7 @@ mod tests {
         let synced = due.carry_out();
         part.end_sync(&due, synced).unwrap();
         assert_eq!(recorded(&mut part), (vec![1, 3], vec![0]));
-        assert!(part.record(2, &[2; 32], 10).unwrap().is_some());
+        assert!(part.record_chunk(2, &[2; 32], 10).unwrap().is_some());
     }
 
     /// The kernel says so only to the first who asks, which may be another thread than the one that ends the file.
@@ -722,14 +736,14 @@ mod tests {
         let (folder, tree, path) = place();
         let (mut part, _) = part_with(&tree, &path, &[0, 1, 2]);
         part.unmarked = DURABLE_INTERVAL;
-        let mut due = part.record(3, &[3; 32], 10).unwrap().unwrap();
+        let mut due = part.record_chunk(3, &[3; 32], 10).unwrap().unwrap();
         // A pipe has no fsync.
         due.data = Arc::new(File::from(OwnedFd::from(io::pipe().unwrap().0)));
         due.carry_out().unwrap_err();
         part.make_durable().unwrap_err();
-        part.finish(0o640, TIME).unwrap_err();
+        part.finish_file(0o640, TIME).unwrap_err();
         assert!(!folder.path().join("file").exists());
-        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap().bytes(), ByteCount::ZERO);
+        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap().verified_bytes(), ByteCount::ZERO);
     }
 
     /// The journal was cut to nothing and written anew: who was killed in between began from nothing.
@@ -743,11 +757,11 @@ mod tests {
         io::copy(journal, &mut sealed).unwrap();
         fcntl_add_seals(&sealed, SealFlags::SHRINK).unwrap();
         *journal = sealed;
-        part.writer().write_block(1, 0, b"wrong").unwrap();
+        part.new_writer().write_block(1, 0, b"wrong").unwrap();
         assert_eq!(part.wrong_on_disk(&mut verified).unwrap(), [1]);
         write(&mut part, &mut verified, 2, SIZE);
         let (format, journal) = part.journal.as_mut().unwrap();
-        let recovered = read(journal, format, SIZE).unwrap().unwrap();
+        let recovered = read_journal(journal, format, SIZE).unwrap().unwrap();
         assert_eq!((indexes(recovered.verified), indexes(recovered.doubtful)), (vec![3, 0], vec![2]));
     }
 
@@ -757,22 +771,23 @@ mod tests {
         let (mut part, mut verified) = part_with(&tree, &path, &[1]);
         let (_, journal) = part.journal.as_mut().unwrap();
         *journal = File::open(format!("/proc/self/fd/{}", journal.as_raw_fd())).unwrap();
-        part.writer().write_block(1, 0, b"wrong").unwrap();
+        part.new_writer().write_block(1, 0, b"wrong").unwrap();
         part.wrong_on_disk(&mut verified).unwrap_err();
         drop(part);
-        assert_eq!(recover(&tree, &path, SIZE, IDENTITY).unwrap().bytes(), ByteCount::ZERO);
+        assert_eq!(recover_chunks(&tree, &path, SIZE, IDENTITY).unwrap().verified_bytes(), ByteCount::ZERO);
     }
 
     #[test]
     fn what_has_taken_a_working_name_gets_no_other_and_stays() {
         for size in [SIZE, ByteCount::new(5)] {
             let folder = tempfile::tempdir().unwrap();
-            let (tree, path) = (Tree::open(folder.path()).unwrap(), EntryPath::new("file").unwrap());
-            let (part, _) = Part::open(&tree, &path, size, IDENTITY, &mut Verified::new(size)).unwrap();
+            let (tree, path) = (FolderTree::open_root(folder.path()).unwrap(), EntryPath::new("file").unwrap());
+            let (part, _) =
+                PartialFile::open_part(&tree, &path, size, IDENTITY, &mut VerifiedChunks::new(size)).unwrap();
             let working = working_path(&folder, &tree, &path);
             fs::remove_file(&working).unwrap();
             fs::write(&working, "half of another").unwrap();
-            part.finish(0o640, TIME).unwrap_err();
+            part.finish_file(0o640, TIME).unwrap_err();
             assert!(!folder.path().join("file").exists());
             assert_eq!(fs::read(&working).unwrap(), b"half of another");
         }
@@ -781,17 +796,17 @@ mod tests {
     #[test]
     fn a_file_that_was_removed_before_it_was_locked_belongs_to_another_transfer() {
         let (_folder, tree, path) = place();
-        let within = working(&tree.within(&path).unwrap(), &path, false);
-        let made = within.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).unwrap();
-        let part = open(&tree, &path, IDENTITY, &mut Verified::new(SIZE));
-        assert_eq!(locked(&within, made).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
-        assert!(within.is(part.file()).unwrap());
-        assert_eq!(clear(&within).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        let within = working_entry(&tree.locate_entry(&path).unwrap(), &path, false);
+        let made = within.open_file(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).unwrap();
+        let part = open(&tree, &path, IDENTITY, &mut VerifiedChunks::new(SIZE));
+        assert_eq!(lock_opened(&within, made).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert!(within.is_same_file(part.file()).unwrap());
+        assert_eq!(remove_unlocked(&within).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
     }
 
     #[test]
     fn a_file_system_without_locks_can_be_written() {
-        assert_eq!(attempted(Ok(())).unwrap(), Some(true));
+        assert_eq!(lock_outcome(Ok(())).unwrap(), Some(true));
         for (error, taken) in [
             (Errno::WOULDBLOCK, None),
             (Errno::INTR, None),
@@ -799,23 +814,23 @@ mod tests {
             (Errno::NOSYS, Some(false)),
             (Errno::OPNOTSUPP, Some(false)),
         ] {
-            assert_eq!(attempted(Err(error)).unwrap(), taken, "{error}");
+            assert_eq!(lock_outcome(Err(error)).unwrap(), taken, "{error}");
         }
-        assert!(attempted(Err(Errno::BADF)).is_err());
+        assert!(lock_outcome(Err(Errno::BADF)).is_err());
     }
 
     #[test]
     fn what_is_left_of_a_file_is_removed_unless_it_is_being_written() {
         let (folder, tree, path) = place();
         let count = || fs::read_dir(folder.path()).unwrap().count();
-        let part = open(&tree, &path, IDENTITY, &mut Verified::new(SIZE));
+        let part = open(&tree, &path, IDENTITY, &mut VerifiedChunks::new(SIZE));
         remove_left(&tree, &path).unwrap();
         assert_eq!(count(), 2);
         drop(part);
         remove_left(&tree, &path).unwrap();
         assert_eq!(count(), 0);
         // Only its journal outlives a transfer that was killed when its file had its name.
-        drop(open(&tree, &path, IDENTITY, &mut Verified::new(SIZE)));
+        drop(open(&tree, &path, IDENTITY, &mut VerifiedChunks::new(SIZE)));
         fs::remove_file(working_path(&folder, &tree, &path)).unwrap();
         remove_left(&tree, &path).unwrap();
         assert_eq!(count(), 0);
@@ -830,9 +845,10 @@ mod tests {
         for prepare in [std::os::unix::fs::symlink::<_, _>, fs::hard_link] {
             prepare(victim.as_path(), working.as_path()).unwrap();
             let size = ByteCount::new(3);
-            let (part, _) = Part::open(&tree, &path, size, IDENTITY, &mut Verified::new(size)).unwrap();
-            part.writer().write_block(0, 0, b"new").unwrap();
-            part.finish(0o600, ModificationTime::default()).unwrap();
+            let (part, _) =
+                PartialFile::open_part(&tree, &path, size, IDENTITY, &mut VerifiedChunks::new(size)).unwrap();
+            part.new_writer().write_block(0, 0, b"new").unwrap();
+            part.finish_file(0o600, ModificationTime::default()).unwrap();
             assert_eq!(fs::read(&victim).unwrap(), b"victim");
         }
     }

@@ -18,7 +18,7 @@ const WRITING: u32 = 10;
 
 /// Since when this end waits for the other one.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct SilenceWatch {
     began: Instant,
     /// Milliseconds from `began` to the time from which a thread waits to read or to write; zero if none does.
     reading: AtomicU64,
@@ -26,7 +26,7 @@ pub(crate) struct Pulse {
     timeout: AtomicU64,
 }
 
-impl Pulse {
+impl SilenceWatch {
     /// Returns a pulse whose other end may be silent for `timeout`.
     pub(crate) fn new(timeout: Duration) -> Arc<Self> {
         let pulse = Self {
@@ -46,28 +46,28 @@ impl Pulse {
     }
 
     /// Returns the time for which the other end may be silent.
-    pub(crate) fn timeout(&self) -> Duration {
+    pub(crate) fn silence_timeout(&self) -> Duration {
         Duration::from_millis(self.timeout.load(Ordering::Relaxed))
     }
 
     /// Carries out `read`, which waits for the other end.
     pub(crate) fn while_reading<T>(&self, read: impl FnOnce() -> T) -> T {
-        self.during(&self.reading, read)
+        self.time_wait(&self.reading, read)
     }
 
     /// Carries out `write`, which waits until the other end reads.
     pub(crate) fn while_writing<T>(&self, write: impl FnOnce() -> T) -> T {
-        self.during(&self.writing, write)
+        self.time_wait(&self.writing, write)
     }
 
     /// Returns true if the other end has been silent for too long.
     pub(crate) fn is_silent(&self) -> bool {
-        let now = self.now();
+        let now = self.elapsed_ms();
         let lasts = |since: &AtomicU64, most: Duration| match since.load(Ordering::Relaxed) {
             0 => false,
             since => u128::from(now.saturating_sub(since)) > most.as_millis(),
         };
-        lasts(&self.reading, self.timeout()) || lasts(&self.writing, self.timeout() * WRITING)
+        lasts(&self.reading, self.silence_timeout()) || lasts(&self.writing, self.silence_timeout() * WRITING)
     }
 
     /// Returns a pulse whose other end may be silent for so long, which is shorter than users may ask for.
@@ -78,14 +78,14 @@ impl Pulse {
         pulse
     }
 
-    fn during<T>(&self, since: &AtomicU64, wait: impl FnOnce() -> T) -> T {
-        since.store(self.now(), Ordering::Relaxed);
+    fn time_wait<T>(&self, since: &AtomicU64, wait: impl FnOnce() -> T) -> T {
+        since.store(self.elapsed_ms(), Ordering::Relaxed);
         let waited = wait();
         since.store(0, Ordering::Relaxed);
         waited
     }
 
-    fn now(&self) -> u64 {
+    fn elapsed_ms(&self) -> u64 {
         self.began.elapsed().as_millis() as u64 + 1
     }
 }
@@ -96,9 +96,9 @@ mod tests {
 
     #[test]
     fn only_waiting_for_the_other_end_is_its_silence() {
-        let pulse = Pulse::new(Duration::ZERO);
-        assert_eq!(pulse.timeout(), TIMEOUTS.0);
-        let pulse = Pulse::brief(Duration::from_millis(20));
+        let pulse = SilenceWatch::new(Duration::ZERO);
+        assert_eq!(pulse.silence_timeout(), TIMEOUTS.0);
+        let pulse = SilenceWatch::brief(Duration::from_millis(20));
         std::thread::sleep(Duration::from_millis(30));
         assert!(!pulse.is_silent());
         assert!(pulse.while_reading(|| {

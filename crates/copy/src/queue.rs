@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fullpipe_transfer::Chunks;
+use fullpipe_transfer::FileChunks;
 
 use crate::locks::lock;
 
@@ -33,14 +33,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A chunk of a file, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Job {
+pub(crate) struct ChunkJob {
     pub(crate) file: u32,
     pub(crate) chunk: u32,
 }
 
 /// A block of a chunk that a connection is to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct BlockJob {
     pub(crate) index: u8,
     /// The receiver shall say that it has arrived.
     pub(crate) reports: bool,
@@ -48,34 +48,34 @@ pub(crate) struct Block {
 
 /// The next thing to do for a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// A chunk, whose blocks [`Queue::block`] has.
-    Send(Job),
+pub(crate) enum NextWork {
+    /// A chunk, whose blocks [`CopyQueue::next_block`] has.
+    Send(ChunkJob),
     /// One block of a chunk that is on its way.
-    Help(Job, Block),
+    Help(ChunkJob, BlockJob),
     Nothing,
     End,
 }
 
 /// Shared by all connections.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct CopyQueue {
+    state: Mutex<CopyQueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CopyQueueState {
     /// The first of them counts.
-    wanted: VecDeque<Row>,
+    wanted: VecDeque<WantedChunks>,
     /// Chunks that connections had sent which then broke or were replaced. They come first, unless they arrive in spite
     /// of that.
-    again: BTreeSet<Job>,
-    sent: BTreeMap<Job, OnItsWay>,
+    again: BTreeSet<ChunkJob>,
+    sent: BTreeMap<ChunkJob, OnItsWay>,
     /// Files that were forgotten, with how often. To go through all rows each time takes too long where many fail.
     forgotten: HashMap<u32, u32>,
     /// The chunk that each connection took last.
-    taken: HashMap<u16, Job>,
+    taken: HashMap<u16, ChunkJob>,
     lost: HashSet<u16>,
     /// Connections of which there may be data.
     all: u16,
@@ -98,9 +98,9 @@ struct State {
 
 /// Chunks of a file that are wanted.
 #[derive(Debug)]
-struct Row {
+struct WantedChunks {
     file: u32,
-    chunks: Chunks,
+    chunks: FileChunks,
     /// The chunks count no more if the file was forgotten more often than this.
     forgotten: u32,
 }
@@ -110,18 +110,18 @@ struct Row {
 struct OnItsWay {
     by: u16,
     /// The owner of each block, where one has taken it; empty until the number of blocks is known.
-    blocks: Vec<Option<Taken>>,
+    blocks: Vec<Option<TakenBlock>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Taken {
+struct TakenBlock {
     by: u16,
     at: Instant,
     has_arrived: bool,
     was_repeated: bool,
 }
 
-impl Queue {
+impl CopyQueue {
     /// Sets the number of connections, and of those that carry data, before the first asks for work.
     pub(crate) fn set_streams(&self, streams: usize, active: usize) {
         let mut state = lock(&self.state);
@@ -133,11 +133,11 @@ impl Queue {
 
     /// Waits until the connections are known, or the work has ended.
     pub(crate) fn wait_for_streams(&self) {
-        let waits = |state: &mut State| !state.has_streams && !state.is_over;
+        let waits = |state: &mut CopyQueueState| !state.has_streams && !state.is_over;
         drop(self.changed.wait_while(lock(&self.state), waits).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Adds streams of one more connection, which stand by until all others are lost or [`Queue::change_over`].
+    /// Adds streams of one more connection, which stand by until all others are lost or [`CopyQueue::change_over`].
     pub(crate) fn stand_by(&self, streams: usize) {
         lock(&self.state).all += streams as u16;
     }
@@ -147,7 +147,7 @@ impl Queue {
     pub(crate) fn change_over(&self) -> bool {
         let mut state = lock(&self.state);
         let group = state.group.end..state.all;
-        if state.live(&group) == 0 {
+        if state.live_connections(&group) == 0 {
             return false;
         }
         state.want_again(|_| true);
@@ -157,27 +157,27 @@ impl Queue {
     }
 
     /// Adds chunks at the end. One that was sent before is sent again. Returns false if too many are wanted.
-    pub(crate) fn want(&self, file: u32, chunks: Chunks) -> bool {
+    pub(crate) fn add_chunks(&self, file: u32, chunks: FileChunks) -> bool {
         let mut state = lock(&self.state);
         if chunks.count == 1 {
-            state.sent.remove(&Job { file, chunk: chunks.first });
+            state.sent.remove(&ChunkJob { file, chunk: chunks.first });
         }
         let forgotten = state.times_forgotten(file);
-        state.wanted.push_back(Row { file, chunks, forgotten });
+        state.wanted.push_back(WantedChunks { file, chunks, forgotten });
         self.changed.notify_all();
         state.wanted.len() <= MAX_WANTED
     }
 
     /// Notes that a chunk has arrived; returns whether it was on its way, on a connection that has broken too.
-    pub(crate) fn got(&self, job: Job) -> bool {
+    pub(crate) fn record_arrival(&self, job: ChunkJob) -> bool {
         let mut state = lock(&self.state);
         state.sent.remove(&job).is_some() || state.again.remove(&job)
     }
 
     /// Notes that all blocks of a chunk have arrived but those whose bit is set in `missing`.
-    pub(crate) fn got_blocks(&self, job: Job, missing: u16) {
+    pub(crate) fn got_blocks(&self, job: ChunkJob, missing: u16) {
         let mut state = lock(&self.state);
-        let State { sent, lately, .. } = &mut *state;
+        let CopyQueueState { sent, lately, .. } = &mut *state;
         let Some(on_its_way) = sent.get_mut(&job) else { return };
         for (index, block) in on_its_way.blocks.iter_mut().enumerate() {
             let Some(block) = block.as_mut().filter(|block| !block.has_arrived) else { continue };
@@ -194,20 +194,20 @@ impl Queue {
     }
 
     /// Forgets what is wanted of a file up to now.
-    pub(crate) fn forget(&self, file: u32) {
+    pub(crate) fn forget_file(&self, file: u32) {
         let mut state = lock(&self.state);
         *state.forgotten.entry(file).or_default() += 1;
         state.skip_forgotten();
-        let of_file = Job { file, chunk: 0 }..=Job { file, chunk: u32::MAX };
+        let of_file = ChunkJob { file, chunk: 0 }..=ChunkJob { file, chunk: u32::MAX };
         state.again.extract_if(of_file.clone(), |_| true).for_each(drop);
         state.sent.extract_if(of_file, |_, _| true).for_each(drop);
     }
 
     /// Gives what a broken connection has carried to the others. Returns whether that is news.
-    pub(crate) fn lose(&self, index: u16) -> bool {
+    pub(crate) fn lose_connection(&self, index: u16) -> bool {
         let mut state = lock(&self.state);
         let is_new = index != SSH && state.lost.insert(index);
-        if state.live(&state.group) == 0 {
+        if state.live_connections(&state.group) == 0 {
             (state.group, state.active) = (0..state.all, usize::MAX);
         }
         state.want_again(|on_its_way| on_its_way.is_carried_by(index));
@@ -222,14 +222,14 @@ impl Queue {
     }
 
     /// Returns the number of connections that carry data, and the number that could.
-    pub(crate) fn active(&self) -> (usize, usize) {
+    pub(crate) fn active_connections(&self) -> (usize, usize) {
         let state = lock(&self.state);
-        let live = state.live(&state.group);
+        let live = state.live_connections(&state.group);
         (state.active.min(live), live)
     }
 
     /// Ends the work of all connections.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_work(&self) {
         lock(&self.state).is_over = true;
         self.changed.notify_all();
     }
@@ -240,18 +240,18 @@ impl Queue {
     }
 
     /// Returns the next chunk or block for a connection, and waits for one if asked to.
-    pub(crate) fn next(&self, index: u16, wait: bool) -> Next {
+    pub(crate) fn next_work(&self, index: u16, wait: bool) -> NextWork {
         let mut state = lock(&self.state);
         loop {
             if state.is_over || state.lost.contains(&index) {
-                return Next::End;
+                return NextWork::End;
             }
             let may_send = state.may_send(index);
-            if may_send && let Some(next) = state.take(index) {
+            if may_send && let Some(next) = state.take_work(index) {
                 return next;
             }
             if !wait {
-                return Next::Nothing;
+                return NextWork::Nothing;
             }
             state = if may_send && !state.sent.is_empty() {
                 self.changed.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
@@ -263,7 +263,7 @@ impl Queue {
 
     /// Returns the next block of a chunk of `count` blocks that `index` has taken; `None` if others have taken the
     /// rest, or the chunk is not wanted any more.
-    pub(crate) fn block(&self, index: u16, job: Job, count: u8) -> Option<Block> {
+    pub(crate) fn next_block(&self, index: u16, job: ChunkJob, count: u8) -> Option<BlockJob> {
         let mut state = lock(&self.state);
         // One that is to rest ends its chunk before.
         let is_one_of_them = index == SSH || state.group.contains(&index);
@@ -275,12 +275,12 @@ impl Queue {
         let is_first = blocks.is_empty();
         blocks.resize(count.into(), None);
         let free = blocks.iter().position(Option::is_none)?;
-        blocks[free] = Some(Taken::now(index));
+        blocks[free] = Some(TakenBlock::taken_now(index));
         if is_first && count > 1 && state.wanted.is_empty() && state.again.is_empty() {
             // Others may help.
             self.changed.notify_all();
         }
-        Some(Block { index: free as u8, reports })
+        Some(BlockJob { index: free as u8, reports })
     }
 
     /// Returns the number of blocks that were sent again because they were overdue.
@@ -296,19 +296,19 @@ impl OnItsWay {
     }
 }
 
-impl Taken {
-    fn now(by: u16) -> Self {
+impl TakenBlock {
+    fn taken_now(by: u16) -> Self {
         Self { by, at: Instant::now(), has_arrived: false, was_repeated: false }
     }
 }
 
-impl State {
+impl CopyQueueState {
     fn may_send(&self, index: u16) -> bool {
         if index == SSH {
-            return self.live(&(0..self.all)) == 0;
+            return self.live_connections(&(0..self.all)) == 0;
         }
         // The place of a connection among those of the group that are left.
-        self.group.contains(&index) && self.live(&(self.group.start..index)) < self.active
+        self.group.contains(&index) && self.live_connections(&(self.group.start..index)) < self.active
     }
 
     /// Wants chunks that are on their way again, before others, if `is_one` says so.
@@ -318,26 +318,26 @@ impl State {
     }
 
     /// Returns the number of connections of a range that are not lost.
-    fn live(&self, range: &Range<u16>) -> usize {
+    fn live_connections(&self, range: &Range<u16>) -> usize {
         range.len() - self.lost.iter().filter(|lost| range.contains(lost)).count()
     }
 
-    fn take(&mut self, index: u16) -> Option<Next> {
+    fn take_work(&mut self, index: u16) -> Option<NextWork> {
         let Some(job) = self.take_wanted() else {
             return self.take_free_block(index).or_else(|| self.take_overdue_block(index));
         };
         self.sent.insert(job, OnItsWay { by: index, blocks: Vec::new() });
         self.taken.insert(index, job);
-        Some(Next::Send(job))
+        Some(NextWork::Send(job))
     }
 
     /// Takes the next chunk that is wanted.
-    fn take_wanted(&mut self) -> Option<Job> {
+    fn take_wanted(&mut self) -> Option<ChunkJob> {
         if let Some(job) = self.again.pop_first() {
             return Some(job);
         }
-        let Row { file, chunks, .. } = self.wanted.front_mut()?;
-        let job = Job { file: *file, chunk: chunks.first };
+        let WantedChunks { file, chunks, .. } = self.wanted.front_mut()?;
+        let job = ChunkJob { file: *file, chunk: chunks.first };
         (chunks.first, chunks.count) = (chunks.first.wrapping_add(1), chunks.count.saturating_sub(1));
         if chunks.count == 0 {
             self.wanted.pop_front();
@@ -358,20 +358,20 @@ impl State {
     }
 
     /// Takes the last block of the chunk with the most blocks that no connection has taken.
-    fn take_free_block(&mut self, index: u16) -> Option<Next> {
-        let free = |job: &&Job| {
+    fn take_free_block(&mut self, index: u16) -> Option<NextWork> {
+        let free = |job: &&ChunkJob| {
             self.sent.get(job).map_or(0, |sent| sent.blocks.iter().filter(|block| block.is_none()).count())
         };
         let job = *self.taken.values().max_by_key(free)?;
         let blocks = &mut self.sent.get_mut(&job)?.blocks;
         let last = blocks.iter().rposition(Option::is_none)?;
-        blocks[last] = Some(Taken::now(index));
-        Some(Next::Help(job, Block { index: last as u8, reports: true }))
+        blocks[last] = Some(TakenBlock::taken_now(index));
+        Some(NextWork::Help(job, BlockJob { index: last as u8, reports: true }))
     }
 
     /// Takes the block that has been on its way for the longest time, if it is on another connection, is overdue and
     /// was not sent again before.
-    fn take_overdue_block(&mut self, index: u16) -> Option<Next> {
+    fn take_overdue_block(&mut self, index: u16) -> Option<NextWork> {
         let now = Instant::now();
         if self.none_overdue_until.is_some_and(|until| now < until) {
             return None;
@@ -389,12 +389,12 @@ impl State {
         let (job, number, block) = oldest.filter(|(.., block)| now >= until && is_other(block.by))?;
         block.was_repeated = true;
         self.repeated += 1;
-        Some(Next::Help(job, Block { index: number, reports: true }))
+        Some(NextWork::Help(job, BlockJob { index: number, reports: true }))
     }
 
     /// Returns true if no more chunks are wanted than connections carry data.
     fn is_near_end(&self) -> bool {
-        let most = self.active.min(self.live(&self.group));
+        let most = self.active.min(self.live_connections(&self.group));
         let Some(mut most) = most.checked_sub(self.again.len()) else { return false };
         self.wanted.iter().all(|row| {
             let fits = row.chunks.count as usize <= most;
@@ -408,26 +408,26 @@ impl State {
 mod tests {
     use super::*;
 
-    fn queue(streams: usize) -> Queue {
-        let queue = Queue::default();
+    fn queue(streams: usize) -> CopyQueue {
+        let queue = CopyQueue::default();
         queue.set_streams(streams, streams);
         queue
     }
 
-    fn job(chunk: u32) -> Next {
-        Next::Send(Job { file: 1, chunk })
+    fn job(chunk: u32) -> NextWork {
+        NextWork::Send(ChunkJob { file: 1, chunk })
     }
 
-    fn block(index: u8, reports: bool) -> Block {
-        Block { index, reports }
+    fn block(index: u8, reports: bool) -> BlockJob {
+        BlockJob { index, reports }
     }
 
-    fn help(chunk: u32, index: u8) -> Next {
-        Next::Help(Job { file: 1, chunk }, Block { index, reports: true })
+    fn help(chunk: u32, index: u8) -> NextWork {
+        NextWork::Help(ChunkJob { file: 1, chunk }, BlockJob { index, reports: true })
     }
 
     /// Lets all blocks that are on their way have been taken so much earlier.
-    fn age(queue: &Queue, time: Duration) {
+    fn age(queue: &CopyQueue, time: Duration) {
         let mut state = lock(&queue.state);
         state.none_overdue_until = None;
         let blocks = state.sent.values_mut().flat_map(|sent| &mut sent.blocks).flatten();
@@ -436,81 +436,81 @@ mod tests {
 
     #[test]
     fn a_connection_that_finds_no_chunk_takes_the_last_blocks_of_others() {
-        let (queue, one) = (queue(3), Job { file: 1, chunk: 0 });
-        queue.want(1, Chunks { first: 0, count: 4 });
-        assert_eq!(queue.next(0, false), job(0));
-        assert_eq!(queue.block(0, one, 3), Some(block(0, true)), "no more are wanted than there are connections");
-        queue.want(1, Chunks { first: 4, count: 1 });
-        assert_eq!(queue.block(0, one, 3), Some(block(1, false)));
+        let (queue, one) = (queue(3), ChunkJob { file: 1, chunk: 0 });
+        queue.add_chunks(1, FileChunks { first: 0, count: 4 });
+        assert_eq!(queue.next_work(0, false), job(0));
+        assert_eq!(queue.next_block(0, one, 3), Some(block(0, true)), "no more are wanted than there are connections");
+        queue.add_chunks(1, FileChunks { first: 4, count: 1 });
+        assert_eq!(queue.next_block(0, one, 3), Some(block(1, false)));
         for chunk in 1..5 {
-            assert_eq!(queue.next(1, false), job(chunk));
-            queue.got(Job { file: 1, chunk });
+            assert_eq!(queue.next_work(1, false), job(chunk));
+            queue.record_arrival(ChunkJob { file: 1, chunk });
         }
-        assert_eq!((queue.next(1, false), queue.next(2, false)), (help(0, 2), Next::Nothing));
-        assert_eq!(queue.block(0, one, 3), None);
+        assert_eq!((queue.next_work(1, false), queue.next_work(2, false)), (help(0, 2), NextWork::Nothing));
+        assert_eq!(queue.next_block(0, one, 3), None);
         // What was taken of a chunk that is sent anew is not kept.
-        queue.lose(1);
+        queue.lose_connection(1);
         assert_eq!(
-            (queue.next(2, false), queue.block(0, one, 3), queue.block(2, one, 3)),
+            (queue.next_work(2, false), queue.next_block(0, one, 3), queue.next_block(2, one, 3)),
             (job(0), Some(block(0, true)), Some(block(1, true)))
         );
-        queue.got(one);
-        assert_eq!((queue.block(0, one, 3), queue.next(0, false)), (None, Next::Nothing));
+        queue.record_arrival(one);
+        assert_eq!((queue.next_block(0, one, 3), queue.next_work(0, false)), (None, NextWork::Nothing));
     }
 
     #[test]
     fn what_is_overdue_is_sent_once_more_by_another_connection() {
-        let (queue, one) = (queue(2), Job { file: 1, chunk: 0 });
-        queue.want(1, Chunks { first: 0, count: 1 });
-        assert_eq!(queue.next(0, false), job(0));
+        let (queue, one) = (queue(2), ChunkJob { file: 1, chunk: 0 });
+        queue.add_chunks(1, FileChunks { first: 0, count: 1 });
+        assert_eq!(queue.next_work(0, false), job(0));
         for index in 0..4 {
-            assert_eq!(queue.block(0, one, 4), Some(block(index, true)));
+            assert_eq!(queue.next_block(0, one, 4), Some(block(index, true)));
         }
         age(&queue, Duration::from_secs(1));
-        assert_eq!(queue.next(1, false), Next::Nothing, "nobody knows yet how long a block takes");
+        assert_eq!(queue.next_work(1, false), NextWork::Nothing, "nobody knows yet how long a block takes");
         queue.got_blocks(one, 0b1110);
         age(&queue, Duration::from_millis(900));
-        assert_eq!(queue.next(1, false), Next::Nothing, "not twice as long as the first");
+        assert_eq!(queue.next_work(1, false), NextWork::Nothing, "not twice as long as the first");
         age(&queue, Duration::from_millis(200));
-        assert_eq!((queue.next(0, false), queue.next(1, false)), (Next::Nothing, help(0, 1)));
-        assert_eq!((queue.next(1, false), queue.next(1, false)), (help(0, 2), help(0, 3)));
+        assert_eq!((queue.next_work(0, false), queue.next_work(1, false)), (NextWork::Nothing, help(0, 1)));
+        assert_eq!((queue.next_work(1, false), queue.next_work(1, false)), (help(0, 2), help(0, 3)));
         age(&queue, Duration::from_secs(9));
-        assert_eq!((queue.next(1, false), queue.next(0, false)), (Next::Nothing, Next::Nothing));
+        assert_eq!((queue.next_work(1, false), queue.next_work(0, false)), (NextWork::Nothing, NextWork::Nothing));
         assert_eq!(queue.repeated(), 3);
         // The connection that has taken all of them breaks.
-        queue.lose(0);
-        assert_eq!(queue.next(1, false), job(0));
+        queue.lose_connection(0);
+        assert_eq!(queue.next_work(1, false), job(0));
     }
 
     #[test]
     fn streams_of_one_connection_do_not_repeat_what_the_others_have() {
-        let (queue, one) = (queue(0), Job { file: 1, chunk: 0 });
+        let (queue, one) = (queue(0), ChunkJob { file: 1, chunk: 0 });
         queue.stand_by(2);
         assert!(queue.change_over());
-        queue.want(1, Chunks { first: 0, count: 1 });
-        assert_eq!((queue.next(0, false), queue.block(0, one, 3)), (job(0), Some(block(0, true))));
-        assert_eq!((queue.next(1, false), queue.next(1, false)), (help(0, 2), help(0, 1)));
+        queue.add_chunks(1, FileChunks { first: 0, count: 1 });
+        assert_eq!((queue.next_work(0, false), queue.next_block(0, one, 3)), (job(0), Some(block(0, true))));
+        assert_eq!((queue.next_work(1, false), queue.next_work(1, false)), (help(0, 2), help(0, 1)));
         queue.got_blocks(one, 0b110);
         age(&queue, Duration::from_secs(9));
-        assert_eq!((queue.next(0, false), queue.next(1, false)), (Next::Nothing, Next::Nothing));
+        assert_eq!((queue.next_work(0, false), queue.next_work(1, false)), (NextWork::Nothing, NextWork::Nothing));
     }
 
     #[test]
     fn what_a_broken_connection_has_sent_is_sent_again_but_for_what_arrived() {
         let queue = queue(2);
-        assert!(queue.want(1, Chunks { first: 5, count: 3 }));
-        assert_eq!(queue.next(0, false), job(5));
-        assert_eq!(queue.next(1, false), job(6));
-        assert_eq!(queue.next(1, false), job(7));
-        assert!(queue.got(Job { file: 1, chunk: 6 }));
-        assert_eq!(queue.next(SSH, false), Next::Nothing);
-        assert!(queue.lose(1) && !queue.lose(1));
-        assert_eq!((queue.next(1, false), queue.next(0, false)), (Next::End, job(7)));
-        queue.lose(0);
-        assert_eq!(queue.next(SSH, false), job(5));
-        assert_eq!(queue.next(SSH, false), job(7));
-        queue.end();
-        assert_eq!(queue.next(SSH, true), Next::End);
+        assert!(queue.add_chunks(1, FileChunks { first: 5, count: 3 }));
+        assert_eq!(queue.next_work(0, false), job(5));
+        assert_eq!(queue.next_work(1, false), job(6));
+        assert_eq!(queue.next_work(1, false), job(7));
+        assert!(queue.record_arrival(ChunkJob { file: 1, chunk: 6 }));
+        assert_eq!(queue.next_work(SSH, false), NextWork::Nothing);
+        assert!(queue.lose_connection(1) && !queue.lose_connection(1));
+        assert_eq!((queue.next_work(1, false), queue.next_work(0, false)), (NextWork::End, job(7)));
+        queue.lose_connection(0);
+        assert_eq!(queue.next_work(SSH, false), job(5));
+        assert_eq!(queue.next_work(SSH, false), job(7));
+        queue.end_work();
+        assert_eq!(queue.next_work(SSH, true), NextWork::End);
     }
 
     /// Chunks that arrived on a lost connection were sent once more, and were not counted.
@@ -519,27 +519,33 @@ mod tests {
         for is_lost in [true, false] {
             let queue = queue(1);
             queue.stand_by(1);
-            queue.want(1, Chunks { first: 0, count: 4 });
+            queue.add_chunks(1, FileChunks { first: 0, count: 4 });
             for chunk in 0..3 {
-                assert_eq!(queue.next(0, false), job(chunk));
+                assert_eq!(queue.next_work(0, false), job(chunk));
             }
-            assert!(if is_lost { queue.lose(0) } else { queue.change_over() });
-            assert!(queue.got(Job { file: 1, chunk: 1 }) && !queue.got(Job { file: 1, chunk: 1 }));
-            assert_eq!((queue.next(1, false), queue.next(1, false), queue.next(1, false)), (job(0), job(2), job(3)));
+            assert!(if is_lost { queue.lose_connection(0) } else { queue.change_over() });
+            assert!(
+                queue.record_arrival(ChunkJob { file: 1, chunk: 1 })
+                    && !queue.record_arrival(ChunkJob { file: 1, chunk: 1 })
+            );
+            assert_eq!(
+                (queue.next_work(1, false), queue.next_work(1, false), queue.next_work(1, false)),
+                (job(0), job(2), job(3))
+            );
         }
     }
 
     #[test]
     fn a_chunk_that_arrived_wrong_is_sent_again_and_a_file_that_failed_is_not() {
         let queue = queue(1);
-        queue.want(1, Chunks { first: 0, count: 2 });
-        assert_eq!(queue.next(0, false), job(0));
-        queue.want(1, Chunks { first: 0, count: 1 });
-        assert!(!queue.got(Job { file: 1, chunk: 0 }));
-        assert_eq!((queue.next(0, false), queue.next(0, false)), (job(1), job(0)));
-        queue.want(1, Chunks { first: 4, count: 1 });
-        queue.forget(1);
-        assert_eq!(queue.next(0, false), Next::Nothing);
+        queue.add_chunks(1, FileChunks { first: 0, count: 2 });
+        assert_eq!(queue.next_work(0, false), job(0));
+        queue.add_chunks(1, FileChunks { first: 0, count: 1 });
+        assert!(!queue.record_arrival(ChunkJob { file: 1, chunk: 0 }));
+        assert_eq!((queue.next_work(0, false), queue.next_work(0, false)), (job(1), job(0)));
+        queue.add_chunks(1, FileChunks { first: 4, count: 1 });
+        queue.forget_file(1);
+        assert_eq!(queue.next_work(0, false), NextWork::Nothing);
     }
 
     /// Forgetting files took time by the square of their number: hours for a million.
@@ -547,35 +553,35 @@ mod tests {
     fn many_files_that_fail_are_forgotten_quickly() {
         const FILES: u32 = 100_000;
         let queue = queue(2);
-        let want = |file| queue.want(file, Chunks { first: 0, count: 2 });
+        let want = |file| queue.add_chunks(file, FileChunks { first: 0, count: 2 });
         assert!((0..=FILES).all(want));
-        let first = |file| Next::Send(Job { file, chunk: 0 });
+        let first = |file| NextWork::Send(ChunkJob { file, chunk: 0 });
         // Those at the front are on their way.
         for file in 0..FILES / 2 {
-            assert_eq!((queue.next(0, false), queue.next(0, false)).0, first(file));
+            assert_eq!((queue.next_work(0, false), queue.next_work(0, false)).0, first(file));
         }
         let began = Instant::now();
-        (0..FILES).rev().for_each(|file| queue.forget(file));
+        (0..FILES).rev().for_each(|file| queue.forget_file(file));
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         // One may be wanted again: its disk has changed a chunk, which the other end did not know before.
         assert!(want(3));
-        assert_eq!((queue.next(1, false), queue.next(1, false)).0, first(FILES));
-        assert_eq!(queue.next(1, false), first(3));
-        queue.forget(FILES);
-        queue.forget(3);
-        queue.lose(1);
-        assert_eq!(queue.next(0, false), Next::Nothing);
+        assert_eq!((queue.next_work(1, false), queue.next_work(1, false)).0, first(FILES));
+        assert_eq!(queue.next_work(1, false), first(3));
+        queue.forget_file(FILES);
+        queue.forget_file(3);
+        queue.lose_connection(1);
+        assert_eq!(queue.next_work(0, false), NextWork::Nothing);
     }
 
     #[test]
     fn connections_beyond_those_that_may_send_rest() {
         let queue = queue(3);
-        queue.want(1, Chunks { first: 0, count: 9 });
+        queue.add_chunks(1, FileChunks { first: 0, count: 9 });
         queue.set_active(1);
-        assert_eq!((queue.next(2, false), queue.next(0, false)), (Next::Nothing, job(0)));
-        queue.lose(0);
-        assert_eq!(queue.next(1, false), job(0));
-        assert_eq!(queue.active(), (1, 2));
+        assert_eq!((queue.next_work(2, false), queue.next_work(0, false)), (NextWork::Nothing, job(0)));
+        queue.lose_connection(0);
+        assert_eq!(queue.next_work(1, false), job(0));
+        assert_eq!(queue.active_connections(), (1, 2));
     }
 
     #[test]
@@ -583,22 +589,22 @@ mod tests {
         for is_lost in [false, true] {
             let queue = queue(1);
             queue.stand_by(2);
-            queue.want(1, Chunks { first: 0, count: 9 });
-            assert_eq!((queue.next(1, false), queue.next(0, false)), (Next::Nothing, job(0)));
+            queue.add_chunks(1, FileChunks { first: 0, count: 9 });
+            assert_eq!((queue.next_work(1, false), queue.next_work(0, false)), (NextWork::Nothing, job(0)));
             if is_lost {
-                assert!(queue.lose(0));
-                assert_eq!(queue.next(2, false), job(0));
+                assert!(queue.lose_connection(0));
+                assert_eq!(queue.next_work(2, false), job(0));
             } else {
                 assert!(queue.change_over() && !queue.change_over());
                 // What is on its way on the others, too: they may be slow.
-                assert_eq!((queue.next(0, false), queue.next(1, false)), (Next::Nothing, job(0)));
-                assert_eq!(queue.next(2, false), job(1));
+                assert_eq!((queue.next_work(0, false), queue.next_work(1, false)), (NextWork::Nothing, job(0)));
+                assert_eq!(queue.next_work(2, false), job(1));
                 // And back again, if they break.
-                queue.lose(1);
-                queue.lose(2);
-                assert_eq!((queue.next(0, false), queue.next(0, false)), (job(0), job(1)));
+                queue.lose_connection(1);
+                queue.lose_connection(2);
+                assert_eq!((queue.next_work(0, false), queue.next_work(0, false)), (job(0), job(1)));
             }
-            assert_eq!(queue.next(SSH, false), Next::Nothing);
+            assert_eq!(queue.next_work(SSH, false), NextWork::Nothing);
         }
     }
 }

@@ -18,48 +18,48 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_compression::Decompressor;
+use fullpipe_compression::BlockDecompressor;
 use fullpipe_transfer::{
-    Attributes, Blocks, Chunks, Entry, EntryKind, EntryPath, Excludes, Identity, Message, ModificationTime, Outcome,
-    Verified,
+    ChunkBlocks, CopyMessage, EntryKind, EntryPath, ExcludePatterns, ExtendedAttributes, FileChunks, FileIdentity,
+    FileOutcome, ModificationTime, TreeEntry, VerifiedChunks,
 };
 use fullpipe_units::ByteCount;
 
-use self::complete::Whole;
-use self::listed::Listed;
+use self::complete::ArrivedFile;
+use self::listed::ReceivedList;
 pub(crate) use self::listed::{
     ListedFolder, MAX_ENTRIES, MAX_LIST, PathHash, SECOND_NAME, WAITING_FILE, list_too_long, path_hash,
 };
-use crate::attributes::Held;
-use crate::common::{Common, Tally};
-use crate::data_stream::Connections;
+use crate::attributes::HeldAttributes;
+use crate::common::{CopyCounts, TransferContext};
+use crate::data_stream::DataConnections;
 use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
-use crate::packing::Pool;
-use crate::part::Part;
-use crate::root::Root;
-use crate::tree::Tree;
+use crate::packing::CodecPool;
+use crate::part::PartialFile;
+use crate::root::FolderRoot;
+use crate::tree::FolderTree;
 
 /// Writes files.
 #[derive(Debug)]
-pub(crate) struct Receiver {
-    pub(crate) common: Common,
+pub(crate) struct FileReceiver {
+    pub(crate) common: TransferContext,
     pub(crate) options: ReceiveOptions,
-    pub(crate) place: OnceLock<Destination>,
-    incoming: Mutex<HashMap<u32, Arc<Incoming>>>,
-    held: Held,
+    pub(crate) place: OnceLock<CopyDestination>,
+    incoming: Mutex<HashMap<u32, Arc<IncomingFile>>>,
+    held: HeldAttributes,
     /// Files that wait for the thread that completes those of the messages; `None` if there is no such thread.
-    whole: Mutex<Option<VecDeque<Whole>>>,
+    whole: Mutex<Option<VecDeque<ArrivedFile>>>,
     files: AtomicU32,
     corrupt: AtomicU32,
-    decompressors: Pool<Decompressor>,
+    decompressors: CodecPool<BlockDecompressor>,
     /// Chunks that are there in part.
     begun: AtomicUsize,
     /// The time until which this transfer waits for others that hold its files.
     waits_until: OnceLock<Instant>,
     /// The destination's file system has no locks, which was said.
     lacks_locks: AtomicBool,
-    pub(crate) list: Mutex<Listed>,
+    pub(crate) list: Mutex<ReceivedList>,
     /// Changes of `list` and `incoming` for the thread that waits for the end.
     pub(crate) changed: Condvar,
     /// Nanoseconds that connections spent on verifying and writing.
@@ -70,11 +70,11 @@ pub(crate) struct Receiver {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ReceiveOptions {
-    pub(crate) root: Root,
+    pub(crate) root: FolderRoot,
     pub(crate) path: PathBuf,
     pub(crate) dry_run: bool,
     pub(crate) delete: bool,
-    pub(crate) excludes: Excludes,
+    pub(crate) excludes: ExcludePatterns,
     /// Every file is read back from its disk.
     pub(crate) verify_disk: bool,
     /// Extended attributes and access lists are kept.
@@ -87,9 +87,9 @@ pub(crate) struct ReceiveOptions {
 
 /// The folder that is written to.
 #[derive(Debug)]
-pub(crate) struct Destination {
+pub(crate) struct CopyDestination {
     /// `None` in a dry run, if it does not exist.
-    pub(crate) tree: Option<Tree>,
+    pub(crate) tree: Option<FolderTree>,
     /// The name of a single file that gets another one.
     name: Option<EntryPath>,
     /// True if the folder takes the content of a folder of the sender, and so mirrors that folder.
@@ -98,52 +98,52 @@ pub(crate) struct Destination {
 
 /// A file of which chunks are wanted.
 #[derive(Debug)]
-struct Incoming {
+struct IncomingFile {
     number: u32,
     path: EntryPath,
     mode: u16,
     modified: ModificationTime,
     size: ByteCount,
-    identity: Identity,
-    attributes: Option<Arc<Attributes>>,
-    state: Mutex<State>,
+    identity: FileIdentity,
+    attributes: Option<Arc<ExtendedAttributes>>,
+    state: Mutex<IncomingState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct IncomingState {
     /// Most files have none while the list is ahead of the data.
-    part: Option<Box<Part>>,
-    verified: Verified,
+    part: Option<Box<PartialFile>>,
+    verified: VerifiedChunks,
     /// The chunks that are there in part.
-    begun: HashMap<u32, Blocks>,
+    begun: HashMap<u32, ChunkBlocks>,
     is_closed: bool,
 }
 
-impl Incoming {
+impl IncomingFile {
     /// Returns the bytes of memory that it takes.
-    fn memory(&self) -> u64 {
+    fn memory_bytes(&self) -> u64 {
         listed::WAITING_FILE + self.path.as_bytes().len() as u64
     }
 }
 
-impl State {
+impl IncomingState {
     fn new(size: ByteCount) -> Mutex<Self> {
-        Mutex::new(Self { part: None, verified: Verified::new(size), begun: HashMap::new(), is_closed: false })
+        Mutex::new(Self { part: None, verified: VerifiedChunks::new(size), begun: HashMap::new(), is_closed: false })
     }
 }
 
-impl Receiver {
-    pub(crate) fn new(common: Common, options: ReceiveOptions) -> Self {
+impl FileReceiver {
+    pub(crate) fn new(common: TransferContext, options: ReceiveOptions) -> Self {
         Self {
             common,
             options,
             place: OnceLock::new(),
             incoming: Mutex::default(),
-            held: Held::default(),
+            held: HeldAttributes::default(),
             whole: Mutex::default(),
             files: AtomicU32::new(0),
             corrupt: AtomicU32::new(0),
-            decompressors: Pool::default(),
+            decompressors: CodecPool::default(),
             begun: AtomicUsize::new(0),
             waits_until: OnceLock::new(),
             lacks_locks: AtomicBool::new(false),
@@ -157,7 +157,7 @@ impl Receiver {
     ///
     /// # Errors
     /// Fails if a thread cannot be started.
-    pub(crate) fn start(self: &Arc<Self>, connections: Connections) -> io::Result<()> {
+    pub(crate) fn start_receiving(self: &Arc<Self>, connections: DataConnections) -> io::Result<()> {
         for mut stream in connections.streams {
             if self.common.bounds.scavenge {
                 stream.acknowledge_at_once();
@@ -166,9 +166,9 @@ impl Receiver {
         }
         if let Some((connection, streams)) = connections.quic {
             if let Some(why) = connection.lacks_buffer() {
-                self.common.note(why);
+                self.common.send_note(why);
             }
-            for stream in connection.readers(streams) {
+            for stream in connection.stream_readers(streams) {
                 self.start_stream(stream, true)?;
             }
         }
@@ -177,12 +177,12 @@ impl Receiver {
 
     fn start_stream(self: &Arc<Self>, stream: impl Read + Send + 'static, may_not_begin: bool) -> io::Result<()> {
         let receiver = Arc::clone(self);
-        let work = move || receiver.receive(stream, may_not_begin);
+        let work = move || receiver.receive_stream(stream, may_not_begin);
         thread::Builder::new().name("copy-receive".to_owned()).spawn(work).map(drop)
     }
 
     /// Returns the time that all connections together spent on verifying and writing, in seconds.
-    pub(crate) fn working(&self) -> f64 {
+    pub(crate) fn work_seconds(&self) -> f64 {
         self.working.load(Ordering::Relaxed) as f64 / 1e9
     }
 
@@ -190,64 +190,64 @@ impl Receiver {
     ///
     /// # Errors
     /// Fails if it breaks the rules or gives up, or the destination cannot be used at all.
-    pub(crate) fn handle(self: &Arc<Self>, message: Message<'_>) -> Result<(), CopyError> {
+    pub(crate) fn handle_message(self: &Arc<Self>, message: CopyMessage<'_>) -> Result<(), CopyError> {
         match message {
-            Message::Begin { single, content } => self.begin(single, content)?,
-            Message::Entry(entry) => self.admit(entry)?,
-            Message::EndOfList { complete } => {
+            CopyMessage::Begin { single, content } => self.open_destination(single, content)?,
+            CopyMessage::Entry(entry) => self.add_entry(entry)?,
+            CopyMessage::EndOfList { complete } => {
                 lock(&self.list).end = Some(complete);
                 self.changed.notify_all();
             }
-            Message::Unreadable { file: u32::MAX, why } => match self.common.events {
-                Some(_) => self.common.tally.fail(why),
-                None => self.common.out.send(&Message::Unreadable { file: u32::MAX, why }),
+            CopyMessage::Unreadable { file: u32::MAX, why } => match self.common.events {
+                Some(_) => self.common.tally.record_failure(why),
+                None => self.common.out.send_message(&CopyMessage::Unreadable { file: u32::MAX, why }),
             },
-            Message::Unreadable { file, why } => self.fail(file, why),
-            Message::Again { file, entry } => self.again(file, entry)?,
-            Message::Note { text } => self.common.note(text),
-            Message::Data { header, content } => {
-                if let Some(whole) = self.take(&header, &mut content.to_vec())? {
+            CopyMessage::Unreadable { file, why } => self.fail_file(file, why),
+            CopyMessage::Again { file, entry } => self.restart_file(file, entry)?,
+            CopyMessage::Note { text } => self.common.send_note(text),
+            CopyMessage::Data { header, content } => {
+                if let Some(whole) = self.take_block(&header, &mut content.to_vec())? {
                     self.complete_apart(whole);
                 }
             }
-            Message::Refused { code, why } => return Err(CopyError::Refused { code, why }),
+            CopyMessage::Refused { code, why } => return Err(CopyError::Refused { code, why }),
             _ => return Err(CopyError::Protocol("a sender sent what only a receiver may".to_owned())),
         }
         Ok(())
     }
 
     /// Opens the destination: a folder, or the folder of a single file that gets another name.
-    fn begin(&self, single: bool, content: bool) -> Result<(), CopyError> {
+    fn open_destination(&self, single: bool, content: bool) -> Result<(), CopyError> {
         let path = &self.options.path;
         let bytes = path.as_os_str().as_bytes();
-        let failed = CopyError::path(bytes);
+        let failed = CopyError::from_path(bytes);
         let root = &self.options.root;
         let is_folder = root.is_folder(path) || bytes.ends_with(b"/");
         let place = if let Some(name) = path.file_name().filter(|_| single && !is_folder) {
             let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let name = EntryPath::new(name.as_bytes()).map_err(|error| failed(io::Error::other(error)))?;
-            let tree = root.open(folder).and_then(|tree| root.check_name(&tree, &name).map(|()| tree));
-            Destination { tree: Some(tree.map_err(&failed)?), name: Some(name), takes_content: false }
+            let tree = root.open_tree(folder).and_then(|tree| root.check_name(&tree, &name).map(|()| tree));
+            CopyDestination { tree: Some(tree.map_err(&failed)?), name: Some(name), takes_content: false }
         } else {
             if !self.options.dry_run && !root.is_folder(path) {
                 root.make_folder(path).map_err(&failed)?;
             }
-            let tree = match root.open(path) {
+            let tree = match root.open_tree(path) {
                 Err(error) if self.options.dry_run && error.kind() == io::ErrorKind::NotFound => None,
                 opened => Some(opened.map_err(&failed)?),
             };
             // A far end that was asked for names at the top has no folder whose content this one would mirror.
-            Destination { tree, name: None, takes_content: content && self.options.tops.is_none() }
+            CopyDestination { tree, name: None, takes_content: content && self.options.tops.is_none() }
         };
         self.place.set(place).map_err(|_| CopyError::Protocol("the list begins twice".to_owned()))
     }
 
     /// Takes an entry of the list.
-    fn admit(self: &Arc<Self>, mut entry: Entry) -> Result<(), CopyError> {
+    fn add_entry(self: &Arc<Self>, mut entry: TreeEntry) -> Result<(), CopyError> {
         let wrong = |why: String| CopyError::Protocol(why);
         let place = self.place.get().ok_or_else(|| wrong("an entry comes before the list".to_owned()))?;
         if let Some(tops) = &self.options.tops
-            && !tops.iter().any(|top| top == entry.path.top())
+            && !tops.iter().any(|top| top == entry.path.first_name())
         {
             return Err(wrong(format!("it sent {}, which nobody asked for", entry.path)));
         }
@@ -259,7 +259,7 @@ impl Receiver {
             if list.end.is_some() {
                 return Err(wrong("an entry comes after the list".to_owned()));
             }
-            if !list.note(&entry.path)? {
+            if !list.add_path(&entry.path)? {
                 return Err(wrong(format!("it sent {} twice", entry.path)));
             }
         }
@@ -268,7 +268,7 @@ impl Receiver {
         {
             self.make_room(tree, &entry);
         }
-        let attributes = self.hold(&entry.path, entry.attributes);
+        let attributes = self.hold_attributes(&entry.path, entry.attributes);
         match entry.kind {
             EntryKind::Folder { mode, modified } => {
                 if self.make_folder(place, &entry.path, attributes.as_deref()) {
@@ -281,71 +281,71 @@ impl Receiver {
             EntryKind::LeftOut => self.common.tally.leave_out(&entry.path),
             EntryKind::File { mode, modified, size, identity } => {
                 let number = self.files.fetch_add(1, Ordering::Relaxed);
-                if Chunks::of(size).is_none() {
+                if FileChunks::from_size(size).is_none() {
                     return Err(wrong(format!("{} has an impossible size", entry.path)));
                 }
-                let state = State::new(size);
-                let file = Incoming { number, path: entry.path, mode, modified, size, identity, attributes, state };
-                lock(&self.list).take_memory(file.memory())?;
-                self.file(place, Arc::new(file));
+                let state = IncomingState::new(size);
+                let file = IncomingFile { number, path: entry.path, mode, modified, size, identity, attributes, state };
+                lock(&self.list).take_memory(file.memory_bytes())?;
+                self.decide_file(place, Arc::new(file));
             }
         }
         Ok(())
     }
 
-    fn abort(&self, error: CopyError) {
-        self.common.abort(error);
+    fn abort_transfer(&self, error: CopyError) {
+        self.common.abort_transfer(error);
         self.changed.notify_all();
     }
 
-    fn want(&self, file: u32, chunk: u32) {
-        self.common.out.send(&Message::Want { file, chunks: Chunks { first: chunk, count: 1 } });
+    fn request_chunk(&self, file: u32, chunk: u32) {
+        self.common.out.send_message(&CopyMessage::Want { file, chunks: FileChunks { first: chunk, count: 1 } });
     }
 
     /// Gives a file up.
-    fn fail(&self, number: u32, why: String) {
+    fn fail_file(&self, number: u32, why: String) {
         let Some(file) = lock(&self.incoming).get(&number).cloned() else { return };
-        if self.close(&file) {
-            self.settle(&file, Outcome::Failed(why));
+        if self.close_file(&file) {
+            self.settle_file(&file, FileOutcome::Failed(why));
         }
     }
 
-    fn settle(&self, file: &Incoming, outcome: Outcome) {
-        self.report(file, outcome);
-        self.remove(file.number);
+    fn settle_file(&self, file: &IncomingFile, outcome: FileOutcome) {
+        self.report_outcome(file, outcome);
+        self.remove_incoming(file.number);
     }
 
-    fn remove(&self, number: u32) {
+    fn remove_incoming(&self, number: u32) {
         lock(&self.incoming).remove(&number);
         // The one who waits reads both under this lock.
         drop(lock(&self.list));
         self.changed.notify_all();
     }
 
-    fn report(&self, file: &Incoming, outcome: Outcome) {
-        lock(&self.list).free_memory(file.memory());
+    fn report_outcome(&self, file: &IncomingFile, outcome: FileOutcome) {
+        lock(&self.list).free_memory(file.memory_bytes());
         if self.common.events.is_some() {
-            self.common.count(&file.path, file.size.get(), &outcome);
+            self.common.count_outcome(&file.path, file.size.get(), &outcome);
         }
-        self.common.out.send(&Message::Outcome { file: file.number, outcome });
+        self.common.out.send_message(&CopyMessage::Outcome { file: file.number, outcome });
     }
 
     /// Notes an entry that is no file and cannot be made.
-    pub(crate) fn problem(&self, path: &dyn Display, why: &str) {
+    pub(crate) fn report_problem(&self, path: &dyn Display, why: &str) {
         let text = format!("{path}: {why}");
         match self.common.events {
-            Some(_) => self.common.tally.fail(text),
-            None => self.common.out.send(&Message::Unreadable { file: u32::MAX, why: text }),
+            Some(_) => self.common.tally.record_failure(text),
+            None => self.common.out.send_message(&CopyMessage::Unreadable { file: u32::MAX, why: text }),
         }
     }
 
     /// Reports that something was deleted, or would be.
-    pub(crate) fn deleted(&self, path: EntryPath) {
+    pub(crate) fn report_deleted(&self, path: EntryPath) {
         if self.common.events.is_some() {
-            Tally::add(&self.common.tally.deleted, 1);
-            self.common.event(CopyEvent::Deleted(path));
+            CopyCounts::add_to(&self.common.tally.deleted, 1);
+            self.common.send_event(CopyEvent::Deleted(path));
         } else {
-            self.common.out.send(&Message::Deleted { path });
+            self.common.out.send_message(&CopyMessage::Deleted { path });
         }
     }
 

@@ -11,24 +11,24 @@ use std::sync::Arc;
 use fullpipe_transfer::EntryPath;
 use rustix::fs::{FileType, Stat};
 
-use crate::tree::{Tree, kind};
+use crate::tree::{FolderTree, file_type};
 
 /// Permissions with which the owner of a folder lists, searches and changes it (`S_IRWXU`).
 const OWNER_MAY_CHANGE: u32 = 0o700;
 
 /// The folders of an end.
 #[derive(Debug, Clone)]
-pub(crate) enum Root {
+pub(crate) enum FolderRoot {
     /// All that the user of this process may reach.
     User,
     /// This one, and what is below it.
-    Share(Arc<Tree>),
+    Share(Arc<FolderTree>),
 }
 
-impl Root {
+impl FolderRoot {
     /// Returns a path of a request: below the folder in which ssh starts if it is relative or begins with `~/`, or
     /// below the one that is shared.
-    pub(crate) fn path(&self, path: &[u8]) -> PathBuf {
+    pub(crate) fn request_path(&self, path: &[u8]) -> PathBuf {
         let path = match self {
             Self::User => from_home(path),
             Self::Share(_) => path,
@@ -41,10 +41,10 @@ impl Root {
     ///
     /// # Errors
     /// Fails if it is not there, or not below the folder that is shared.
-    pub(crate) fn open(&self, path: &Path) -> io::Result<Tree> {
+    pub(crate) fn open_tree(&self, path: &Path) -> io::Result<FolderTree> {
         match self {
-            Self::User => Tree::open(path),
-            Self::Share(tree) => tree.beneath(beneath(path)?.as_ref()),
+            Self::User => FolderTree::open_root(path),
+            Self::Share(tree) => tree.subtree_at(path_in_share(path)?.as_ref()),
         }
     }
 
@@ -52,15 +52,15 @@ impl Root {
     pub(crate) fn is_folder(&self, path: &Path) -> bool {
         match self {
             Self::User => path.is_dir(),
-            Self::Share(_) => self.open(path).is_ok(),
+            Self::Share(_) => self.open_tree(path).is_ok(),
         }
     }
 
     /// Fails if a single file cannot get this name in a folder of a request: where links are not followed, one that may
     /// lead to a folder is not replaced.
-    pub(crate) fn check_name(&self, tree: &Tree, name: &EntryPath) -> io::Result<()> {
-        let is_link = |stat: Stat| kind(&stat) == FileType::Symlink;
-        if matches!(self, Self::Share(_)) && tree.within(name)?.stat()?.is_some_and(is_link) {
+    pub(crate) fn check_name(&self, tree: &FolderTree, name: &EntryPath) -> io::Result<()> {
+        let is_link = |stat: Stat| file_type(&stat) == FileType::Symlink;
+        if matches!(self, Self::Share(_)) && tree.locate_entry(name)?.stat_entry()?.is_some_and(is_link) {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "it is a symbolic link, which is not followed",
@@ -83,8 +83,8 @@ impl Root {
                 let opened = Permissions::from_mode(mode | OWNER_MAY_CHANGE);
                 if is_open { Ok(()) } else { std::fs::set_permissions(path, opened) }
             }
-            Self::Share(tree) => match beneath(path)? {
-                Some(path) => tree.within(&path)?.make_folder().and_then(|()| tree.let_owner_in(&path)),
+            Self::Share(tree) => match path_in_share(path)? {
+                Some(path) => tree.locate_entry(&path)?.make_folder().and_then(|()| tree.let_owner_in(&path)),
                 None => Ok(()),
             },
         }
@@ -97,7 +97,7 @@ pub(crate) fn from_home(path: &[u8]) -> &[u8] {
 }
 
 /// Returns a path of a request below the folder that is shared; `None` if it is that folder.
-fn beneath(path: &Path) -> io::Result<Option<EntryPath>> {
+fn path_in_share(path: &Path) -> io::Result<Option<EntryPath>> {
     let outside = || io::Error::new(io::ErrorKind::PermissionDenied, "it is not below the folder that is shared");
     let mut names = Vec::new();
     for component in path.components() {
@@ -121,10 +121,10 @@ mod tests {
 
     #[test]
     fn a_tilde_stands_for_the_folder_where_ssh_starts() {
-        assert_eq!(Root::User.path(b"~/a"), Path::new("a"));
-        assert_eq!(Root::User.path(b"~"), Path::new("."));
-        assert_eq!(Root::User.path(b"~/").as_os_str(), "./");
-        assert_eq!(Root::User.path(b"/a/~"), Path::new("/a/~"));
+        assert_eq!(FolderRoot::User.request_path(b"~/a"), Path::new("a"));
+        assert_eq!(FolderRoot::User.request_path(b"~"), Path::new("."));
+        assert_eq!(FolderRoot::User.request_path(b"~/").as_os_str(), "./");
+        assert_eq!(FolderRoot::User.request_path(b"/a/~"), Path::new("/a/~"));
     }
 
     #[test]
@@ -133,14 +133,14 @@ mod tests {
         let shared = tempfile::tempdir().unwrap();
         fs::create_dir(shared.path().join("a")).unwrap();
         symlink(outside.path(), shared.path().join("link")).unwrap();
-        let root = Root::Share(Arc::new(Tree::open(shared.path()).unwrap()));
+        let root = FolderRoot::Share(Arc::new(FolderTree::open_root(shared.path()).unwrap()));
         assert!(root.is_folder(Path::new(".")) && root.is_folder(Path::new("a/")) && root.is_folder(Path::new("./a")));
         root.make_folder(Path::new("a/b")).unwrap();
         assert!(shared.path().join("a/b").is_dir());
         let to = outside.path();
         for path in [Path::new("link"), Path::new("link/x"), Path::new(".."), Path::new("a/../.."), to, Path::new("/")]
         {
-            assert!(root.open(path).is_err() && root.make_folder(path).is_err(), "{}", path.display());
+            assert!(root.open_tree(path).is_err() && root.make_folder(path).is_err(), "{}", path.display());
         }
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     }
@@ -151,10 +151,10 @@ mod tests {
         let shared = tempfile::tempdir().unwrap();
         symlink("folder", shared.path().join("link")).unwrap();
         fs::write(shared.path().join("file"), "file").unwrap();
-        let tree = Arc::new(Tree::open(shared.path()).unwrap());
-        let may_take = |root: &Root, name: &str| root.check_name(&tree, &EntryPath::new(name).unwrap()).is_ok();
-        let root = Root::Share(Arc::clone(&tree));
+        let tree = Arc::new(FolderTree::open_root(shared.path()).unwrap());
+        let may_take = |root: &FolderRoot, name: &str| root.check_name(&tree, &EntryPath::new(name).unwrap()).is_ok();
+        let root = FolderRoot::Share(Arc::clone(&tree));
         assert!(may_take(&root, "new") && may_take(&root, "file") && !may_take(&root, "link"));
-        assert!(may_take(&Root::User, "link"));
+        assert!(may_take(&FolderRoot::User, "link"));
     }
 }

@@ -4,22 +4,22 @@ use std::io::{self, BufReader};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fullpipe_control::{PinnedTls, TlsError, canonical};
-use fullpipe_iperf::Key;
+use fullpipe_control::{PinnedTls, TlsError, canonical_address};
+use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
-use fullpipe_units::{Span, printable};
+use fullpipe_units::{Span, printable_line};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-use crate::connect::Credentials;
+use crate::connect::CopyCredentials;
 use crate::data_stream::DataStream;
-use crate::halves::halves;
-use crate::joining::Early;
+use crate::halves::split_stream;
+use crate::joining::EarlyConnections;
 use crate::locks::lock;
 use crate::options::CopyError;
-use crate::ssh::{Held, Link, Pipes};
+use crate::ssh::{Link, LinkHolder, LinkPipes};
 
 /// Time to connect, and for the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -31,8 +31,8 @@ const PURPOSE: &[u8] = b"fullpipe share 1";
 ///
 /// # Errors
 /// Fails if the library cannot make a key.
-pub(crate) fn tls_of(key: &Key) -> Result<PinnedTls, TlsError> {
-    PinnedTls::of_secret(&key.tag(&[PURPOSE]))
+pub(crate) fn tls_of(key: &SharedKey) -> Result<PinnedTls, TlsError> {
+    PinnedTls::of_secret(&key.tag_parts(&[PURPOSE]))
 }
 
 /// Connects to a server, which proves that it has the key, as this end does. Meanwhile begins to make as many
@@ -40,52 +40,61 @@ pub(crate) fn tls_of(key: &Key) -> Result<PinnedTls, TlsError> {
 ///
 /// # Errors
 /// Fails if no key is given, the server cannot be reached, or does not have the key.
-pub(crate) fn call(
+pub(crate) fn call_server(
     host: &str,
     port: u16,
-    key: Option<&Key>,
+    key: Option<&SharedKey>,
     link: &Link,
     count: &dyn Fn(Span) -> u16,
-) -> Result<(Pipes, Option<Early>), CopyError> {
+) -> Result<(LinkPipes, Option<EarlyConnections>), CopyError> {
     let key = key.ok_or(CopyError::Places("a server wants a key: name its file with --key-file"))?;
-    let server = || format!("{}:{port}", printable(host));
+    let server = || format!("{}:{port}", printable_line(host));
     let failed = |cause| CopyError::Server { server: server(), cause };
-    let (stream, early) = connect(host, port, key, count).map_err(&failed)?;
-    *lock(link) = Some(Held::Connection(stream.socket().try_clone().map_err(&failed)?));
-    let (from, to) = halves(stream).map_err(&failed)?;
-    Ok((Pipes { to: Box::new(to), from: Box::new(BufReader::with_capacity(128 << 10, from)) }, early))
+    let (stream, early) = connect_server(host, port, key, count).map_err(&failed)?;
+    *lock(link) = Some(LinkHolder::Connection(stream.tcp_socket().try_clone().map_err(&failed)?));
+    let (from, to) = split_stream(stream).map_err(&failed)?;
+    Ok((LinkPipes { to: Box::new(to), from: Box::new(BufReader::with_capacity(128 << 10, from)) }, early))
 }
 
-fn connect(host: &str, port: u16, key: &Key, count: &dyn Fn(Span) -> u16) -> io::Result<(DataStream, Option<Early>)> {
+fn connect_server(
+    host: &str,
+    port: u16,
+    key: &SharedKey,
+    count: &dyn Fn(Span) -> u16,
+) -> io::Result<(DataStream, Option<EarlyConnections>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let connected = LocalSet::new().block_on(&runtime, async {
         timeout(CONNECT_TIMEOUT, async {
             let stream = TcpStream::connect((host, port)).await?;
             let early = begin_early(&stream, key, count)?;
             let tls = tls_of(key).map_err(io::Error::other)?;
-            Ok((DataStream::of(tls.call(stream).await?)?, early))
+            Ok((DataStream::from_control(tls.connect_pinned(stream).await?)?, early))
         })
         .await
     });
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-fn begin_early(called: &TcpStream, key: &Key, count: &dyn Fn(Span) -> u16) -> io::Result<Option<Early>> {
+fn begin_early(
+    called: &TcpStream,
+    key: &SharedKey,
+    count: &dyn Fn(Span) -> u16,
+) -> io::Result<Option<EarlyConnections>> {
     let count = count(tcp_info(called)?.rtt.unwrap_or_default());
     if count == 0 {
         return Ok(None);
     }
-    let credentials = Credentials::of_tls(key, tls_of(key).map_err(io::Error::other)?.with_parts());
-    Ok(Some(Early::begin(called.peer_addr()?, credentials, count)))
+    let credentials = CopyCredentials::of_tls(key, tls_of(key).map_err(io::Error::other)?.with_parts());
+    Ok(Some(EarlyConnections::start_dialling(called.peer_addr()?, credentials, count)))
 }
 
 /// Returns the address of the server, if there is one, and the shortest round-trip time to it so far.
-pub(crate) fn peer(link: &Link) -> Option<(SocketAddr, Span)> {
+pub(crate) fn server_address(link: &Link) -> Option<(SocketAddr, Span)> {
     match &*lock(link) {
-        Some(Held::Connection(socket)) => {
+        Some(LinkHolder::Connection(socket)) => {
             let info = tcp_info(socket).ok()?;
             let rtt = info.min_rtt.or(info.rtt).unwrap_or_default();
-            Some((canonical(socket.peer_addr().ok()?), rtt))
+            Some((canonical_address(socket.peer_addr().ok()?), rtt))
         }
         _ => None,
     }

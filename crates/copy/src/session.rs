@@ -6,26 +6,26 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_host::{SysctlTree, inspect};
+use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_record::HostSettings;
-use fullpipe_transfer::Message;
+use fullpipe_transfer::CopyMessage;
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::common::Common;
-use crate::control::Frames;
-use crate::data_stream::Connections;
-use crate::finish::finish;
+use crate::common::TransferContext;
+use crate::control::FrameReader;
+use crate::data_stream::DataConnections;
+use crate::finish::finish_copy;
 use crate::options::CopyError;
 use crate::quic::QuicConnection;
-use crate::receiver::Receiver;
-use crate::sender::Sender;
+use crate::receiver::FileReceiver;
+use crate::sender::FileSender;
 use crate::summary::Figures;
-use crate::tuning::Monitor;
+use crate::tuning::SenderMonitor;
 
 /// The part that this end has.
-pub(crate) enum End {
-    Sender(Arc<Sender>),
-    Receiver(Arc<Receiver>),
+pub(crate) enum TransferRole {
+    Sender(Arc<FileSender>),
+    Receiver(Arc<FileReceiver>),
 }
 
 /// Figures of the sender and the receiver.
@@ -37,15 +37,15 @@ pub(crate) struct BothFigures {
 
 /// The connections that carry the data of a transfer, and the thread that watches them.
 #[derive(Default)]
-pub(crate) struct Carriers {
+pub(crate) struct DataCarriers {
     pub(crate) sockets: Arc<[TcpStream]>,
     quic: Option<Arc<QuicConnection>>,
     /// The thread that watches the connections; only at a sender.
-    monitor: Option<Arc<Monitor>>,
+    monitor: Option<Arc<SenderMonitor>>,
 }
 
-impl End {
-    fn common(&self) -> &Common {
+impl TransferRole {
+    fn transfer_context(&self) -> &TransferContext {
         match self {
             Self::Sender(sender) => &sender.common,
             Self::Receiver(receiver) => &receiver.common,
@@ -56,45 +56,45 @@ impl End {
     ///
     /// # Errors
     /// Fails if a thread cannot be started.
-    pub(crate) fn begin(&self) -> Result<(), CopyError> {
+    pub(crate) fn start_listing(&self) -> Result<(), CopyError> {
         match self {
-            Self::Sender(sender) => sender.begin().map_err(CopyError::io("cannot start a thread")),
+            Self::Sender(sender) => sender.start_listing().map_err(CopyError::from_io("cannot start a thread")),
             Self::Receiver(_) => Ok(()),
         }
     }
 
     /// Lets these connections carry the data; they may come after the first messages. `settings` are those of this host
     /// and the other one. A failure ends the transfer.
-    pub(crate) fn carry(&self, connections: Connections, settings: [HostSettings; 2]) -> Carriers {
-        let mut carriers = Carriers::default();
-        if let Err(error) = self.start(connections, settings, &mut carriers) {
-            self.common().abort(error);
+    pub(crate) fn carry_data(&self, connections: DataConnections, settings: [HostSettings; 2]) -> DataCarriers {
+        let mut carriers = DataCarriers::default();
+        if let Err(error) = self.start_carriers(connections, settings, &mut carriers) {
+            self.transfer_context().abort_transfer(error);
         }
         carriers
     }
 
-    fn start(
+    fn start_carriers(
         &self,
-        connections: Connections,
+        connections: DataConnections,
         settings: [HostSettings; 2],
-        carriers: &mut Carriers,
+        carriers: &mut DataCarriers,
     ) -> Result<(), CopyError> {
-        let sockets = connections.streams.iter().map(|stream| stream.socket().try_clone());
-        carriers.sockets = sockets.collect::<io::Result<_>>().map_err(CopyError::io("cannot watch"))?;
+        let sockets = connections.streams.iter().map(|stream| stream.tcp_socket().try_clone());
+        carriers.sockets = sockets.collect::<io::Result<_>>().map_err(CopyError::from_io("cannot watch"))?;
         carriers.quic = connections.quic.as_ref().map(|(connection, _)| Arc::clone(connection));
-        let failed = CopyError::io("cannot start a thread");
+        let failed = CopyError::from_io("cannot start a thread");
         match self {
             Self::Sender(sender) => {
-                let Connections { quic, rtt, .. } = &connections;
+                let DataConnections { quic, rtt, .. } = &connections;
                 let watched = Arc::clone(&carriers.sockets);
-                let monitor = Monitor::new(sender, watched, quic.clone(), *rtt, settings);
-                carriers.monitor = Some(watch(monitor).map_err(&failed)?);
-                sender.start(connections).map_err(&failed)
+                let monitor = SenderMonitor::new(sender, watched, quic.clone(), *rtt, settings);
+                carriers.monitor = Some(start_monitor(monitor).map_err(&failed)?);
+                sender.start_sending(connections).map_err(&failed)
             }
             Self::Receiver(receiver) => {
-                receiver.start(connections).map_err(&failed)?;
+                receiver.start_receiving(connections).map_err(&failed)?;
                 let finisher = Arc::clone(receiver);
-                thread::Builder::new().spawn(move || finish(&finisher)).map(drop).map_err(&failed)
+                thread::Builder::new().spawn(move || finish_copy(&finisher)).map(drop).map_err(&failed)
             }
         }
     }
@@ -104,56 +104,56 @@ impl End {
     /// # Errors
     /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be used at all.
     #[cfg(test)]
-    pub(crate) fn run<R: Read>(
+    pub(crate) fn run_transfer<R: Read>(
         &self,
-        frames: &mut Frames<R>,
-        connections: Connections,
+        frames: &mut FrameReader<R>,
+        connections: DataConnections,
         settings: [HostSettings; 2],
     ) -> Result<BothFigures, CopyError> {
-        let carriers = self.carry(connections, settings);
-        let followed = self.follow(frames);
-        self.end(followed, &carriers)
+        let carriers = self.carry_data(connections, settings);
+        let followed = self.handle_messages(frames);
+        self.end_transfer(followed, &carriers)
     }
 
     /// Ends a transfer after its last message.
     ///
     /// # Errors
-    /// Fails as [`End::follow`] did.
-    pub(crate) fn end(
+    /// Fails as [`TransferRole::handle_messages`] did.
+    pub(crate) fn end_transfer(
         &self,
         followed: Result<Figures, CopyError>,
-        carriers: &Carriers,
+        carriers: &DataCarriers,
     ) -> Result<BothFigures, CopyError> {
-        let figures = followed.map(|other| self.figures(other, carriers));
+        let figures = followed.map(|other| self.both_figures(other, carriers));
         match &figures {
             Ok(_) => forget_unsent(&*carriers.sockets),
             Err(_) => self.give_up(),
         }
         shut_down(&carriers.sockets);
         if let Some(connection) = &carriers.quic {
-            connection.close();
+            connection.close_connection();
         }
         figures
     }
 
     /// Ends the work of a transfer that has failed, and so lets go of its files.
     pub(crate) fn give_up(&self) {
-        self.common().abort(CopyError::Gone);
+        self.transfer_context().abort_transfer(CopyError::Gone);
         if let Self::Sender(sender) = self {
-            sender.queue.end();
+            sender.queue.end_work();
         }
     }
 
     /// Returns the figures of both ends; the receiver gets those of the sender.
-    fn figures(&self, other: Figures, carriers: &Carriers) -> BothFigures {
+    fn both_figures(&self, other: Figures, carriers: &DataCarriers) -> BothFigures {
         match self {
             Self::Sender(sender) => {
-                let figures = carriers.monitor.as_ref().map(|monitor| monitor.figures()).unwrap_or_default();
-                sender.common.out.send(&Message::Figures(figures.to_json()));
+                let figures = carriers.monitor.as_ref().map(|monitor| monitor.sender_figures()).unwrap_or_default();
+                sender.common.out.send_message(&CopyMessage::Figures(figures.to_json()));
                 BothFigures { sender: figures, receiver: other }
             }
             Self::Receiver(receiver) => {
-                BothFigures { sender: other, receiver: Figures::of_receiver(receiver.working()) }
+                BothFigures { sender: other, receiver: Figures::of_receiver(receiver.work_seconds()) }
             }
         }
     }
@@ -162,10 +162,10 @@ impl End {
     ///
     /// # Errors
     /// Fails if it breaks the rules or gives up, or the destination cannot be used at all.
-    pub(crate) fn handle(&self, message: Message<'_>) -> Result<bool, CopyError> {
+    pub(crate) fn handle_message(&self, message: CopyMessage<'_>) -> Result<bool, CopyError> {
         match self {
-            Self::Sender(sender) => sender.handle(message),
-            Self::Receiver(receiver) => receiver.handle(message).map(|()| false),
+            Self::Sender(sender) => sender.handle_message(message),
+            Self::Receiver(receiver) => receiver.handle_message(message).map(|()| false),
         }
     }
 
@@ -173,11 +173,11 @@ impl End {
     ///
     /// # Errors
     /// Fails if the other end goes away, gives up or breaks the rules, or the destination cannot be used at all.
-    pub(crate) fn follow<R: Read>(&self, frames: &mut Frames<R>) -> Result<Figures, CopyError> {
+    pub(crate) fn handle_messages<R: Read>(&self, frames: &mut FrameReader<R>) -> Result<Figures, CopyError> {
         let mut figures = Figures::default();
         loop {
-            let frame = frames.next();
-            if let Some(error) = self.common().error() {
+            let frame = frames.next_frame();
+            if let Some(error) = self.transfer_context().take_error() {
                 return Err(error);
             }
             let Ok(Some(frame)) = frame else {
@@ -186,8 +186,8 @@ impl End {
             if frame.is_empty() {
                 continue;
             }
-            match Message::read(frame)? {
-                Message::Figures(json) => {
+            match CopyMessage::read(frame)? {
+                CopyMessage::Figures(json) => {
                     figures = Figures::from_json(&json);
                     // A sender's are the last message.
                     if matches!(self, Self::Receiver(_)) {
@@ -195,7 +195,7 @@ impl End {
                     }
                 }
                 message => {
-                    if self.handle(message)? {
+                    if self.handle_message(message)? {
                         return Ok(figures);
                     }
                 }
@@ -226,17 +226,17 @@ fn shut_down(sockets: &[TcpStream]) {
     }
 }
 
-fn watch(monitor: Monitor) -> io::Result<Arc<Monitor>> {
+fn start_monitor(monitor: SenderMonitor) -> io::Result<Arc<SenderMonitor>> {
     let monitor = Arc::new(monitor);
     let watching = Arc::clone(&monitor);
-    thread::Builder::new().name("copy-monitor".to_owned()).spawn(move || watching.watch())?;
+    thread::Builder::new().name("copy-monitor".to_owned()).spawn(move || watching.watch_transfer())?;
     Ok(monitor)
 }
 
 /// Returns the settings of this host, with the congestion controls that this user may choose; the kernel's defaults
 /// where they cannot be read.
 pub(crate) fn own_settings() -> HostSettings {
-    let mut settings = inspect(&SysctlTree::of_this_host()).unwrap_or_else(|_| HostSettings::of_linux_6_18());
+    let mut settings = inspect_host(&SysctlTree::of_this_host()).unwrap_or_else(|_| HostSettings::of_linux_6_18());
     settings.available_congestion_controls.retain(|name| is_permitted(name));
     settings
 }
@@ -254,57 +254,58 @@ pub(crate) fn settings_of(json: &[u8]) -> HostSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
-    use crate::control::Outgoing;
-    use crate::pulse::Pulse;
+    use crate::connect::{CONNECT_DEADLINE, CopyCredentials, DataListener, dial_hosts};
+    use crate::control::MessageSender;
+    use crate::pulse::SilenceWatch;
     use crate::receiver::ReceiveOptions;
-    use crate::root::Root;
-    use fullpipe_transfer::Excludes;
+    use crate::root::FolderRoot;
+    use fullpipe_transfer::ExcludePatterns;
     use fullpipe_units::Span;
     use std::net::SocketAddr;
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
     use std::time::Instant;
 
-    fn receiver(folder: &Path, pulse: &Arc<Pulse>) -> Arc<Receiver> {
+    fn receiver(folder: &Path, pulse: &Arc<SilenceWatch>) -> Arc<FileReceiver> {
         let options = ReceiveOptions {
-            root: Root::User,
+            root: FolderRoot::User,
             path: folder.to_owned(),
             dry_run: false,
             delete: false,
-            excludes: Excludes::default(),
+            excludes: ExcludePatterns::default(),
             verify_disk: false,
             attributes: false,
             timeout: Duration::from_secs(9),
             tops: None,
         };
-        let common = Common::new(Outgoing::start(io::sink(), pulse).unwrap().0, Arc::default(), None);
-        Arc::new(Receiver::new(common, options))
+        let common =
+            TransferContext::new(MessageSender::start_writer(io::sink(), pulse).unwrap().0, Arc::default(), None);
+        Arc::new(FileReceiver::new(common, options))
     }
 
     fn settings() -> [HostSettings; 2] {
         [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]
     }
 
-    const NO_FILES: [Message<'static>; 2] =
-        [Message::Begin { single: false, content: true }, Message::EndOfList { complete: true }];
+    const NO_FILES: [CopyMessage<'static>; 2] =
+        [CopyMessage::Begin { single: false, content: true }, CopyMessage::EndOfList { complete: true }];
 
     /// A client that closed nothing once kept a thread for each connection at the server.
     #[test]
     fn connections_end_with_a_copy_that_is_done_even_if_their_sender_keeps_them() {
         let folder = tempfile::tempdir().unwrap();
-        let pulse = Pulse::new(Duration::from_secs(9));
-        let credentials = Credentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
-        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
+        let pulse = SilenceWatch::new(Duration::from_secs(9));
+        let credentials = CopyCredentials::new(&[7; 32], &["127.0.0.0/8".parse().unwrap()]).unwrap();
+        let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
         let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
-        let mut kept = dial(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1.pop().unwrap();
-        let streams = listener.take(1, CONNECT_DEADLINE);
-        let end = End::Receiver(receiver(folder.path(), &pulse));
-        let said = NO_FILES.into_iter().chain([Message::Figures(Vec::new())]);
-        let said: Vec<u8> = said.flat_map(|message| message.frame()).collect();
-        let connections = Connections { streams, active: 1, quic: None, rtt: Span::from_millis(1) };
-        assert!(end.run(&mut Frames::new(&said[..], &pulse), connections, settings()).is_ok());
-        kept.socket().set_read_timeout(Some(CONNECT_DEADLINE)).unwrap();
+        let mut kept = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 1).unwrap().1.pop().unwrap();
+        let streams = listener.take_streams(1, CONNECT_DEADLINE);
+        let end = TransferRole::Receiver(receiver(folder.path(), &pulse));
+        let said = NO_FILES.into_iter().chain([CopyMessage::Figures(Vec::new())]);
+        let said: Vec<u8> = said.flat_map(|message| message.to_frame()).collect();
+        let connections = DataConnections { streams, active: 1, quic: None, rtt: Span::from_millis(1) };
+        assert!(end.run_transfer(&mut FrameReader::new(&said[..], &pulse), connections, settings()).is_ok());
+        kept.tcp_socket().set_read_timeout(Some(CONNECT_DEADLINE)).unwrap();
         let ended = kept.read(&mut [0]).map_err(|error| error.kind());
         assert!(matches!(ended, Ok(0) | Err(io::ErrorKind::ConnectionReset)), "{ended:?}");
     }
@@ -312,19 +313,21 @@ mod tests {
     /// With three a connection, those of a copy once needed more than the usual limit of 1024.
     #[test]
     fn connections_take_two_descriptors_each() {
-        let pulse = Pulse::new(Duration::from_secs(9));
-        let credentials = Credentials::new(&[7; 32], &[]).unwrap();
-        let listener = Listener::start(None, (0, 0), &credentials).unwrap();
+        let pulse = SilenceWatch::new(Duration::from_secs(9));
+        let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
+        let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
         let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
-        let streams = dial(&hosts, listener.port, &credentials, &mut |_| 2).unwrap().1;
-        let of_them: Vec<u64> = streams.iter().map(|stream| inode(stream.socket())).collect();
+        let streams = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 2).unwrap().1;
+        let of_them: Vec<u64> = streams.iter().map(|stream| inode(stream.tcp_socket())).collect();
         let count = || descriptors().filter(|inode| of_them.contains(inode)).count();
-        let _kept = listener.take(2, CONNECT_DEADLINE);
+        let _kept = listener.take_streams(2, CONNECT_DEADLINE);
         assert_eq!(count(), 2);
-        let common = Common::new(Outgoing::start(io::sink(), &pulse).unwrap().0, Arc::default(), None);
-        let end = End::Sender(Arc::new(Sender::new(common, Vec::new(), Excludes::default(), false)));
-        let connections = Connections { streams, active: 2, quic: None, rtt: Span::from_millis(1) };
-        let carriers = end.carry(connections, settings());
+        let common =
+            TransferContext::new(MessageSender::start_writer(io::sink(), &pulse).unwrap().0, Arc::default(), None);
+        let end =
+            TransferRole::Sender(Arc::new(FileSender::new(common, Vec::new(), ExcludePatterns::default(), false)));
+        let connections = DataConnections { streams, active: 2, quic: None, rtt: Span::from_millis(1) };
+        let carriers = end.carry_data(connections, settings());
         assert_eq!(count(), 4);
         end.give_up();
         shut_down(&carriers.sockets);
@@ -343,7 +346,7 @@ mod tests {
     /// A sender that goes away, at once or when the receiver has said that everything is done.
     struct Going {
         said: io::Cursor<Vec<u8>>,
-        waits_for: Option<Arc<Receiver>>,
+        waits_for: Option<Arc<FileReceiver>>,
     }
 
     impl Read for Going {
@@ -362,14 +365,14 @@ mod tests {
     fn a_receiver_that_has_everything_does_not_need_the_last_words_of_the_sender() {
         for (is_complete, is_done) in [(true, true), (false, false)] {
             let folder = tempfile::tempdir().unwrap();
-            let pulse = Pulse::new(Duration::from_secs(9));
+            let pulse = SilenceWatch::new(Duration::from_secs(9));
             let receiver = receiver(folder.path(), &pulse);
             let messages = NO_FILES.into_iter().take(if is_complete { 2 } else { 1 });
-            let said = io::Cursor::new(messages.flat_map(|message| message.frame()).collect());
+            let said = io::Cursor::new(messages.flat_map(|message| message.to_frame()).collect());
             let waits_for = is_complete.then(|| Arc::clone(&receiver));
-            let end = End::Receiver(receiver);
-            let mut frames = Frames::new(Going { said, waits_for }, &pulse);
-            let ended = end.run(&mut frames, Connections::none(), settings());
+            let end = TransferRole::Receiver(receiver);
+            let mut frames = FrameReader::new(Going { said, waits_for }, &pulse);
+            let ended = end.run_transfer(&mut frames, DataConnections::without_streams(), settings());
             assert_eq!(ended.is_ok(), is_done, "{ended:?}");
         }
     }

@@ -12,13 +12,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    ClientPlace, ClientPlaces, Control, HandedConnections, ListenError, Network, NoPlace, PendingClients, PendingPlace,
-    PinnedHandover, PinnedTls, QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueSample, QueueShare, QueueWatch,
-    RefusalCounts, RefusedConnections, StalledBytes, canonical, is_admitted, listen_tcp, most_descriptors,
+    AddressPrefix, ClientPlace, ClientPlaces, ControlConnection, HandedConnections, ListenError, NoPlace,
+    PendingClients, PendingPlace, PinnedHandover, PinnedTls, QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueSample,
+    QueueShare, QueueWatch, RefusalCounts, RefusedConnections, StalledBytes, canonical_address, is_admitted,
+    listen_tcp, most_descriptors,
 };
-use fullpipe_iperf::Key;
+use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
-use fullpipe_transfer::Message;
+use fullpipe_transfer::CopyMessage;
 use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;
@@ -27,20 +28,20 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::timeout;
 
-use crate::bounds::Directions;
-use crate::common::Tally;
+use crate::bounds::DirectionRates;
+use crate::common::CopyCounts;
 use crate::connect::{CONNECT_DEADLINE, MAX_CONNECTIONS};
 use crate::data_stream::{DEAD_AFTER, DataStream};
-use crate::far::{Scope, serve_near_end};
-use crate::halves::halves;
-use crate::joining::Joining;
+use crate::far::{CopyScope, serve_near_end};
+use crate::halves::split_stream;
+use crate::joining::JoinableCopies;
 use crate::options::CopyError;
-use crate::pulse::{FIRST_TIMEOUT, Pulse};
-use crate::root::Root;
+use crate::pulse::{FIRST_TIMEOUT, SilenceWatch};
+use crate::root::FolderRoot;
 use crate::server::tls_of;
 use crate::session::forget_unsent;
 use crate::ssh::GREETING;
-use crate::tree::Tree;
+use crate::tree::FolderTree;
 
 /// Time between two checks for an end, an interrupt, or a copy that has lasted too long.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -64,15 +65,15 @@ pub struct ShareOptions {
     /// Nothing in it may be changed.
     pub is_read_only: bool,
     /// The key that clients must have.
-    pub key: Key,
+    pub key: SharedKey,
     /// Address to listen on; every one if absent.
     pub bind: Option<IpAddr>,
-    /// Port to listen on; `None` if all clients come by [`Share::handover`].
+    /// Port to listen on; `None` if all clients come by [`ShareServer::handover`].
     pub port: Option<u16>,
     /// The networks that are served; all if there is none.
-    pub allow: Vec<Network>,
+    pub allow: Vec<AddressPrefix>,
     /// Networks that are not served, even if they are allowed.
-    pub deny: Vec<Network>,
+    pub deny: Vec<AddressPrefix>,
     /// Copies at once.
     pub copies: u32,
     /// Copies at once of one address; of IPv6, of one /64 network.
@@ -128,7 +129,7 @@ pub enum ShareEvent {
 }
 
 /// A server that listens.
-pub struct Share {
+pub struct ShareServer {
     runtime: Runtime,
     listener: Option<TcpListener>,
     /// Connections that another server passes on.
@@ -136,28 +137,28 @@ pub struct Share {
     handover: PinnedHandover,
     tls: PinnedTls,
     callers: PendingClients,
-    shared: Arc<Shared>,
+    shared: Arc<ShareState>,
 }
 
 /// Common to all copies of a server.
-struct Shared {
+struct ShareState {
     options: ShareOptions,
-    root: Root,
-    rates: Directions,
+    root: FolderRoot,
+    rates: DirectionRates,
     /// Copies under way.
     copies: Arc<ClientPlaces>,
-    joining: Arc<Joining>,
+    joining: Arc<JoinableCopies>,
     stop: AtomicBool,
 }
 
-impl Share {
+impl ShareServer {
     /// Opens the folder and listens.
     ///
     /// # Errors
     /// Fails if the folder cannot be opened, or the address is in use.
-    pub fn open(options: ShareOptions) -> Result<Self, ShareError> {
+    pub fn open_share(options: ShareOptions) -> Result<Self, ShareError> {
         let path = printable_bytes(options.folder.as_os_str().as_encoded_bytes());
-        let tree = Tree::open(&options.folder).map_err(|cause| ShareError::Folder { path, cause })?;
+        let tree = FolderTree::open_root(&options.folder).map_err(|cause| ShareError::Folder { path, cause })?;
         let tls = tls_of(&options.key).map_err(|error| ShareError::Start(io::Error::other(error)))?.with_parts();
         // The connections of copies take two each, so callers leave them most.
         let most_callers = usize::try_from(most_descriptors() / 4).unwrap_or(usize::MAX).clamp(1, MAX_CALLERS);
@@ -166,12 +167,12 @@ impl Share {
         let listen = |port| runtime.block_on(async { listen_tcp(options.bind, port, |_| Ok(())) });
         let listener = options.port.map(listen).transpose()?;
         let (handover, handed) = PinnedHandover::new();
-        let root = Root::Share(Arc::new(tree));
-        Ok(Self { runtime, listener, handed, handover, tls, callers, shared: Arc::new(Shared::new(options, root)) })
+        let root = FolderRoot::Share(Arc::new(tree));
+        Ok(Self { runtime, listener, handed, handover, tls, callers, shared: Arc::new(ShareState::new(options, root)) })
     }
 
     /// Returns the address on which it listens, if it does.
-    pub fn address(&self) -> Option<SocketAddr> {
+    pub fn listen_address(&self) -> Option<SocketAddr> {
         self.listener.as_ref()?.local_addr().ok()
     }
 
@@ -182,14 +183,15 @@ impl Share {
 
     /// Serves clients until `interrupt` is set, and then ends the copies that are under way. `report` is called with
     /// each event.
-    pub fn serve(self, interrupt: &AtomicBool, report: &mut dyn FnMut(ShareEvent)) {
+    pub fn serve_clients(self, interrupt: &AtomicBool, report: &mut dyn FnMut(ShareEvent)) {
         let (events, reported) = channel();
         let refusals = Rc::<RefCell<RefusalCounts>>::default();
         let Self { runtime, listener, mut handed, callers, tls, shared, .. } = self;
-        let entrance = Entrance { callers, tls, shared: Arc::clone(&shared), events, refusals: Rc::clone(&refusals) };
+        let entrance =
+            CallerAdmission { callers, tls, shared: Arc::clone(&shared), events, refusals: Rc::clone(&refusals) };
         LocalSet::new().block_on(
             &runtime,
-            entrance.accept(listener.as_ref(), &mut handed, interrupt, &mut || {
+            entrance.accept_callers(listener.as_ref(), &mut handed, interrupt, &mut || {
                 let refused = refusals.borrow_mut().take_due(Instant::now());
                 reported.try_iter().chain(refused.into_iter().map(ShareEvent::Rejected)).for_each(&mut *report);
             }),
@@ -205,16 +207,16 @@ impl Share {
 }
 
 /// The common state of connections that are not copies yet.
-struct Entrance {
+struct CallerAdmission {
     callers: PendingClients,
     tls: PinnedTls,
-    shared: Arc<Shared>,
+    shared: Arc<ShareState>,
     events: Sender<ShareEvent>,
     refusals: Rc<RefCell<RefusalCounts>>,
 }
 
-impl Entrance {
-    async fn accept(
+impl CallerAdmission {
+    async fn accept_callers(
         self,
         listener: Option<&TcpListener>,
         handed: &mut HandedConnections,
@@ -227,12 +229,12 @@ impl Entrance {
             let accepted = async {
                 tokio::select! {
                     accepted = async { listener?.accept().await.into() }, if listener.is_some() => accepted,
-                    accepted = handed.accept() => Some(accepted),
+                    accepted = handed.next_connection() => Some(accepted),
                 }
             };
             match timeout(POLL_INTERVAL, accepted).await {
                 Ok(Some(Ok((stream, client)))) => {
-                    Rc::clone(&entrance).admit(stream, canonical(client));
+                    Rc::clone(&entrance).admit_caller(stream, canonical_address(client));
                     // Who has lost its place closes its socket before the next one comes.
                     if entrance.callers.is_full() {
                         yield_now().await;
@@ -245,7 +247,7 @@ impl Entrance {
         }
     }
 
-    fn reject(&self, client: SocketAddr, why: &str) {
+    fn reject_caller(&self, client: SocketAddr, why: &str) {
         let client = client.ip();
         if self.refusals.borrow_mut().is_first(client, why, Instant::now()) {
             // The one who reports them is there.
@@ -254,22 +256,22 @@ impl Entrance {
         }
     }
 
-    fn admit(self: Rc<Self>, stream: TcpStream, client: SocketAddr) {
-        if !self.shared.serves(client.ip()) {
-            return self.reject(client, "its address is not served");
+    fn admit_caller(self: Rc<Self>, stream: TcpStream, client: SocketAddr) {
+        if !self.shared.serves_address(client.ip()) {
+            return self.reject_caller(client, "its address is not served");
         }
-        let Some(mut caller) = self.callers.admit(client.ip(), Instant::now()) else {
-            return self.reject(client, NO_PLACE);
+        let Some(mut caller) = self.callers.admit_client(client.ip(), Instant::now()) else {
+            return self.reject_caller(client, NO_PLACE);
         };
         spawn_local(async move {
-            let served = match proven(&self.tls, stream, &mut caller).await {
-                Ok(connection) if connection.is_part() => self.shared.joining.pass(connection).await,
-                Ok(connection) => Arc::clone(&self.shared).begin(connection, client, self.events.clone()).await,
+            let served = match prove_caller(&self.tls, stream, &mut caller).await {
+                Ok(connection) if connection.is_part() => self.shared.joining.pass_connection(connection).await,
+                Ok(connection) => Arc::clone(&self.shared).start_copy(connection, client, self.events.clone()).await,
                 Err(why) => Err(why),
             };
             drop(caller);
             if let Err(why) = served {
-                self.reject(client, why);
+                self.reject_caller(client, why);
             }
         });
     }
@@ -279,21 +281,25 @@ impl Entrance {
 ///
 /// # Errors
 /// Fails if it does not, loses its place, or too many of its address wait.
-async fn proven(tls: &PinnedTls, stream: TcpStream, caller: &mut PendingPlace) -> Result<Control, &'static str> {
+async fn prove_caller(
+    tls: &PinnedTls,
+    stream: TcpStream,
+    caller: &mut PendingPlace,
+) -> Result<ControlConnection, &'static str> {
     const NO_PROOF: &str = "it has not proved that it has the key";
     let answer = async {
         let Some(readable) = caller.wait_for_first_byte(&stream).await else { return Ok(None) };
         readable?;
-        caller.unless_lost(tls.answer(stream)).await.transpose()
+        caller.unless_lost(tls.accept_pinned(stream)).await.transpose()
     };
     match timeout(CONNECT_DEADLINE, answer).await {
-        Ok(Ok(Some(connection))) if caller.prove().is_ok() => Ok(connection),
+        Ok(Ok(Some(connection))) if caller.mark_proven().is_ok() => Ok(connection),
         Ok(Ok(_)) => Err(NO_PLACE),
         Ok(Err(_)) | Err(_) => Err(NO_PROOF),
     }
 }
 
-impl std::fmt::Debug for Share {
+impl std::fmt::Debug for ShareServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Share").field("options", &self.shared.options).finish_non_exhaustive()
     }
@@ -301,42 +307,42 @@ impl std::fmt::Debug for Share {
 
 /// A copy of a client, which has a place.
 struct CopyOfOne {
-    shared: Arc<Shared>,
+    shared: Arc<ShareState>,
     _place: ClientPlace,
 }
 
-impl Shared {
-    fn new(options: ShareOptions, root: Root) -> Self {
-        let rates = Directions::at(options.rate);
+impl ShareState {
+    fn new(options: ShareOptions, root: FolderRoot) -> Self {
+        let rates = DirectionRates::with_rate(options.rate);
         let copies = ClientPlaces::new(options.copies, options.copies_of_one);
         Self { options, root, rates, copies, joining: Arc::default(), stop: AtomicBool::new(false) }
     }
 
     /// Returns true if clients at this address are served.
-    fn serves(&self, address: IpAddr) -> bool {
+    fn serves_address(&self, address: IpAddr) -> bool {
         is_admitted(address, &self.options.allow, &self.options.deny)
     }
 
     /// Begins the copy of a client that has proved that it has the key, or says why not.
-    async fn begin(
+    async fn start_copy(
         self: Arc<Self>,
-        connection: Control,
+        connection: ControlConnection,
         client: SocketAddr,
         events: Sender<ShareEvent>,
     ) -> Result<(), &'static str> {
-        let place = match self.copies.take(client.ip()) {
+        let place = match self.copies.take_place(client.ip()) {
             Ok(place) => place,
             Err(full) => {
                 let why = match full {
                     NoPlace::ForAll => "too many copies are under way",
                     NoPlace::ForAddress => "too many copies of its address are under way",
                 };
-                let _ = timeout(CONNECT_DEADLINE, refuse(connection, why)).await;
+                let _ = timeout(CONNECT_DEADLINE, refuse_client(connection, why)).await;
                 return Err(why);
             }
         };
         let copy = CopyOfOne { shared: self, _place: place };
-        let work = move || drop(events.send(copy.run(connection, client)));
+        let work = move || drop(events.send(copy.run_copy(connection, client)));
         // Without a thread the connection ends, which the client notices.
         let _ = thread::Builder::new().name("copy-share".to_owned()).spawn(work);
         Ok(())
@@ -345,39 +351,39 @@ impl Shared {
 
 /// Says to a client why its copy does not begin, and waits until it has gone: what it has sent and
 /// this end has not read would break the connection before it reads that.
-async fn refuse(mut connection: Control, why: &str) -> io::Result<()> {
-    let said = Message::Refused { code: 1, why: why.to_owned() }.frame();
+async fn refuse_client(mut connection: ControlConnection, why: &str) -> io::Result<()> {
+    let said = CopyMessage::Refused { code: 1, why: why.to_owned() }.to_frame();
     connection.write_all(&[GREETING, &said].concat()).await?;
     connection.shutdown().await?;
-    while !connection.receive().await?.is_empty() {}
+    while !connection.receive_bytes().await?.is_empty() {}
     Ok(())
 }
 
 impl CopyOfOne {
-    fn run(self, connection: Control, client: SocketAddr) -> ShareEvent {
+    fn run_copy(self, connection: ControlConnection, client: SocketAddr) -> ShareEvent {
         let began = Instant::now();
-        let tally = Arc::<Tally>::default();
-        match self.carry(connection, client, Arc::clone(&tally), began) {
+        let tally = Arc::<CopyCounts>::default();
+        match self.serve_copy(connection, client, Arc::clone(&tally), began) {
             Ok(()) => {
                 let bytes = ByteCount::new(tally.verified.load(Ordering::Relaxed));
-                ShareEvent::Copied { client, bytes, rate: BitRate::of(bytes, began.elapsed().into()) }
+                ShareEvent::Copied { client, bytes, rate: BitRate::from_bytes_in(bytes, began.elapsed().into()) }
             }
             Err(error) => ShareEvent::Failed { client, why: error.to_string() },
         }
     }
 
-    fn carry(
+    fn serve_copy(
         &self,
-        connection: Control,
+        connection: ControlConnection,
         client: SocketAddr,
-        tally: Arc<Tally>,
+        tally: Arc<CopyCounts>,
         began: Instant,
     ) -> Result<(), CopyError> {
-        let failed = CopyError::io("cannot serve it");
-        let stream = DataStream::of(connection).map_err(&failed)?;
-        let socket = stream.socket().try_clone().map_err(&failed)?;
-        let (from, to) = halves(stream).map_err(&failed)?;
-        let (pulse, scope) = (Pulse::new(FIRST_TIMEOUT), self.scope(client));
+        let failed = CopyError::from_io("cannot serve it");
+        let stream = DataStream::from_control(connection).map_err(&failed)?;
+        let socket = stream.tcp_socket().try_clone().map_err(&failed)?;
+        let (from, to) = split_stream(stream).map_err(&failed)?;
+        let (pulse, scope) = (SilenceWatch::new(FIRST_TIMEOUT), self.client_scope(client));
         let share = QueueBudget::of_this_process().join(Some(client.ip()));
         let mut queues = CopyQueues::new(socket, Arc::clone(&scope.carrying), share, began);
         let serving = Arc::clone(&pulse);
@@ -386,14 +392,14 @@ impl CopyOfOne {
             let _ = done.send(serve_near_end(from, to, &serving, &scope, tally));
         });
         work.map_err(&failed)?;
-        self.wait(&ended, &pulse, &mut queues, began)
+        self.wait_for_end(&ended, &pulse, &mut queues, began)
     }
 
     /// Waits for the end of a copy, and ends it by its connection if it must.
-    fn wait(
+    fn wait_for_end(
         &self,
         ended: &Receiver<Result<(), CopyError>>,
-        pulse: &Pulse,
+        pulse: &SilenceWatch,
         queues: &mut CopyQueues,
         began: Instant,
     ) -> Result<(), CopyError> {
@@ -413,7 +419,7 @@ impl CopyOfOne {
         }
     }
 
-    fn reason_to_end(&self, pulse: &Pulse, queues: &mut CopyQueues, began: Instant) -> Option<CopyError> {
+    fn reason_to_end(&self, pulse: &SilenceWatch, queues: &mut CopyQueues, began: Instant) -> Option<CopyError> {
         let longest = self.shared.options.duration;
         if let Err(excess) = queues.check(Instant::now()) {
             return Some(CopyError::Refused { code: 1, why: excess.to_string() });
@@ -423,7 +429,7 @@ impl CopyOfOne {
             () if tcp_info(&queues.call).is_ok_and(|info| info.is_silent(DEAD_AFTER.into())) => {
                 Some(CopyError::Silent(DEAD_AFTER.into()))
             }
-            () if pulse.is_silent() => Some(CopyError::Silent(pulse.timeout().into())),
+            () if pulse.is_silent() => Some(CopyError::Silent(pulse.silence_timeout().into())),
             () if self.shared.stop.load(Ordering::Relaxed) => Some(CopyError::Interrupted),
             () if longest.is_some_and(|longest| Span::from(began.elapsed()) > longest) => {
                 Some(CopyError::Refused { code: 1, why: "it took longer than a copy may".to_owned() })
@@ -432,16 +438,16 @@ impl CopyOfOne {
         }
     }
 
-    fn scope(&self, client: SocketAddr) -> Scope {
+    fn client_scope(&self, client: SocketAddr) -> CopyScope {
         let shared = &self.shared;
-        Scope {
+        CopyScope {
             root: shared.root.clone(),
             is_read_only: shared.options.is_read_only,
             most: shared.options.bytes,
             rates: shared.rates.clone(),
             joining: Some(Arc::clone(&shared.joining)),
             bind: shared.options.bind,
-            near: Some(canonical(client)),
+            near: Some(canonical_address(client)),
             own: None,
             carrying: Arc::default(),
         }
@@ -483,7 +489,7 @@ impl CopyQueues {
             self.sockets().map(|socket| QueueSample::from_socket(socket).unwrap_or_default()).collect();
         self.watches.resize(samples.len(), QueueWatch::default());
         let watched = self.watches.iter_mut().zip(&samples).map(|(watch, sample)| watch.follow(at, sample));
-        self.share.record(watched.fold(StalledBytes::default(), StalledBytes::plus))
+        self.share.record_bytes(watched.fold(StalledBytes::default(), StalledBytes::plus))
     }
 
     /// Ends the copy by its connections, and drops what waits in their queues.
@@ -498,11 +504,11 @@ impl CopyQueues {
 mod tests {
     use super::*;
 
-    fn shared(change: impl FnOnce(&mut ShareOptions)) -> Shared {
+    fn shared(change: impl FnOnce(&mut ShareOptions)) -> ShareState {
         let mut options = ShareOptions {
             folder: PathBuf::from("/"),
             is_read_only: true,
-            key: Key::from_file_content(b"correct horse battery").unwrap(),
+            key: SharedKey::from_file_content(b"correct horse battery").unwrap(),
             bind: None,
             port: Some(0),
             allow: Vec::new(),
@@ -514,7 +520,7 @@ mod tests {
             bytes: None,
         };
         change(&mut options);
-        Shared::new(options, Root::User)
+        ShareState::new(options, FolderRoot::User)
     }
 
     fn address(last: u8) -> IpAddr {
@@ -527,7 +533,7 @@ mod tests {
             options.allow = vec!["192.0.2.0/24".parse().unwrap()];
             options.deny = vec!["192.0.2.7".parse().unwrap()];
         });
-        assert!(shared.serves(address(1)) && !shared.serves(address(7)));
-        assert!(!shared.serves(IpAddr::from([198, 51, 100, 1])));
+        assert!(shared.serves_address(address(1)) && !shared.serves_address(address(7)));
+        assert!(!shared.serves_address(IpAddr::from([198, 51, 100, 1])));
     }
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use fullpipe_testkit::random_bytes;
 
 use crate::address::at_port;
-use crate::bounds::Bounds;
-use crate::connect::{CONNECT_DEADLINE, Credentials, Listener, dial};
+use crate::bounds::CopyBounds;
+use crate::connect::{CONNECT_DEADLINE, CopyCredentials, DataListener, dial_hosts};
 use crate::corruption_tests::{LOOPBACK, receive, send};
 
 /// Bytes that pass at first, behind the handshakes.
@@ -54,19 +54,19 @@ fn a_connection_that_stops_does_not_keep_the_end_waiting() {
     let content = random_bytes(SIZE);
     fs::write(&from, &content).unwrap();
     fs::create_dir(&to).unwrap();
-    let credentials = Credentials::new(&[7; 32], &[]).unwrap();
-    let listener = Listener::start(None, (0, 0), &credentials).unwrap();
+    let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
+    let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
     let (stopped, until) = channel();
     let mut made = Vec::new();
     for port in [stopping_proxy(listener.port, until), listener.port] {
-        made.extend(dial(&[LOOPBACK], port, &credentials, &mut |_| 1).unwrap().1);
+        made.extend(dial_hosts(&[LOOPBACK], port, &credentials, &mut |_| 1).unwrap().1);
     }
-    let taken = listener.take(2, CONNECT_DEADLINE);
+    let taken = listener.take_streams(2, CONNECT_DEADLINE);
     assert_eq!(taken.len(), 2);
     let (near, far) = UnixStream::pair().unwrap();
     let (began, receiving) = (Instant::now(), to.clone());
     let receiver = thread::spawn(move || receive(&far, &receiving, taken));
-    let (notes, repeated) = send(&near, &from, made, Bounds::default(), None).unwrap();
+    let (notes, repeated) = send(&near, &from, made, CopyBounds::default(), None).unwrap();
     let took = began.elapsed();
     near.shutdown(Shutdown::Both).unwrap();
     receiver.join().unwrap();

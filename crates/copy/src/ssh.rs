@@ -13,7 +13,7 @@ use fullpipe_sys::ends_within;
 
 use crate::locks::lock;
 use crate::options::CopyError;
-use crate::pulse::Pulse;
+use crate::pulse::SilenceWatch;
 
 /// The line with which the far end begins. What a login script prints before, on lines or not, is skipped.
 pub(crate) const GREETING: &[u8] = b"fullpipe copy far end 1\n";
@@ -31,11 +31,11 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
 const END_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The way to the far end, which can be ended from another thread.
-pub(crate) type Link = Arc<Mutex<Option<Held>>>;
+pub(crate) type Link = Arc<Mutex<Option<LinkHolder>>>;
 
 /// The holder of the way to the far end.
 #[derive(Debug)]
-pub(crate) enum Held {
+pub(crate) enum LinkHolder {
     /// A process, such as ssh.
     Process(Child),
     /// A connection to a server.
@@ -43,25 +43,25 @@ pub(crate) enum Held {
 }
 
 /// Bytes to and from the far end.
-pub(crate) struct Pipes {
+pub(crate) struct LinkPipes {
     pub(crate) to: Box<dyn Write + Send>,
     pub(crate) from: Box<dyn BufRead + Send>,
 }
 
-/// Starts the far end, which is there once it has [`greeted`].
+/// Starts the far end, which is there once it has [`await_greeting`].
 ///
 /// # Errors
 /// Fails if ssh cannot be started.
-pub(crate) fn start(ssh: &[String], host: &str, far_path: &str, link: &Link) -> Result<Pipes, CopyError> {
+pub(crate) fn start_ssh(ssh: &[String], host: &str, far_path: &str, link: &Link) -> Result<LinkPipes, CopyError> {
     let (program, arguments) = ssh.split_first().ok_or(CopyError::Places("no program is named to reach the host"))?;
     let mut command = Command::new(program);
     command.args(arguments).arg(host).arg(format!("{far_path} copy --far"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| CopyError::Ssh(format!("{program} cannot be started: {error}")))?;
     let (to, from) = (child.stdin.take(), child.stdout.take());
-    *lock(link) = Some(Held::Process(child));
+    *lock(link) = Some(LinkHolder::Process(child));
     let (Some(to), Some(from)) = (to, from) else { return Err(CopyError::Gone) };
-    Ok(Pipes { to: Box::new(to), from: Box::new(BufReader::with_capacity(128 << 10, from)) })
+    Ok(LinkPipes { to: Box::new(to), from: Box::new(BufReader::with_capacity(128 << 10, from)) })
 }
 
 /// Returns the host that ssh reaches by a name: its configuration may have another one (ssh(1), `-G`). `None` if the
@@ -88,7 +88,7 @@ pub(crate) fn configured_host(ssh: &[String], name: &str) -> Option<String> {
 /// Returns the error of a far end that has not greeted: ssh cannot connect, or there is no such program at the other
 /// end.
 pub(crate) fn not_there(ssh: &[String], host: &str, far_path: &str, link: &Link) -> CopyError {
-    match end(link) {
+    match wait_for_end(link) {
         Some(NOT_FOUND) => CopyError::NotThere { host: host.to_owned(), program: far_path.to_owned() },
         code => {
             let program = ssh.first().map_or("ssh", String::as_str);
@@ -100,7 +100,7 @@ pub(crate) fn not_there(ssh: &[String], host: &str, far_path: &str, link: &Link)
 
 /// Returns true once the line of the far end has come. The time for it begins with its first byte if `may_ask`: until
 /// then, ssh may ask its user for a password.
-pub(crate) fn greeted(from: &mut impl BufRead, may_ask: bool, pulse: &Pulse) -> bool {
+pub(crate) fn await_greeting(from: &mut impl BufRead, may_ask: bool, pulse: &SilenceWatch) -> bool {
     if may_ask && from.fill_buf().is_err() {
         return false;
     }
@@ -119,45 +119,45 @@ pub(crate) fn greeted(from: &mut impl BufRead, may_ask: bool, pulse: &Pulse) -> 
 
 /// Waits for the end of the other end, and ends the way to it after a while. Returns the exit code of a process, if it
 /// has one.
-pub(crate) fn end(link: &Link) -> Option<i32> {
+pub(crate) fn wait_for_end(link: &Link) -> Option<i32> {
     let deadline = Instant::now() + END_DEADLINE;
     while Instant::now() < deadline {
-        let ended = lock(link).as_mut()?.ended();
+        let ended = lock(link).as_mut()?.poll_end();
         if let ControlFlow::Break(code) = ended {
             *lock(link) = None;
             return code;
         }
         thread::sleep(Duration::from_millis(5));
     }
-    kill(link);
+    kill_link(link);
     None
 }
 
 /// Leaves the way to the far end to its own end, which takes round trips: everything is done and said. The kernel still
 /// sends what was written to a connection, and an ssh may carry other sessions as well (`ControlMaster`), which would
 /// end with it.
-pub(crate) fn release(link: &Link) {
-    if let Some(Held::Process(mut child)) = lock(link).take() {
+pub(crate) fn release_link(link: &Link) {
+    if let Some(LinkHolder::Process(mut child)) = lock(link).take() {
         // Without a thread it is the system that notes its end.
         let _ = thread::Builder::new().name("copy-ssh-end".to_owned()).spawn(move || child.wait());
     }
 }
 
 /// Ends the way to the far end at once.
-pub(crate) fn kill(link: &Link) {
+pub(crate) fn kill_link(link: &Link) {
     match lock(link).take() {
-        Some(Held::Process(mut child)) => {
+        Some(LinkHolder::Process(mut child)) => {
             let _ = child.kill();
             let _ = child.wait();
         }
-        Some(Held::Connection(socket)) => drop(socket.shutdown(Shutdown::Both)),
+        Some(LinkHolder::Connection(socket)) => drop(socket.shutdown(Shutdown::Both)),
         None => {}
     }
 }
 
-impl Held {
+impl LinkHolder {
     /// Breaks once it has ended, with the exit code if it has one.
-    fn ended(&mut self) -> ControlFlow<Option<i32>> {
+    fn poll_end(&mut self) -> ControlFlow<Option<i32>> {
         match self {
             Self::Process(child) => match child.try_wait() {
                 Ok(Some(status)) => ControlFlow::Break(status.code()),
@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn what_a_login_script_prints_is_skipped_up_to_a_bound() {
-        let pulse = Pulse::new(Duration::from_secs(9));
-        let greeted = |mut said: &[u8]| greeted(&mut said, true, &pulse).then(|| said.to_vec());
+        let pulse = SilenceWatch::new(Duration::from_secs(9));
+        let greeted = |mut said: &[u8]| await_greeting(&mut said, true, &pulse).then(|| said.to_vec());
         for banner in [&b""[..], b"Welcome\nto this host\n", b"without a newline: ", b"fullpipe copy ", b"\n\n"] {
             assert_eq!(greeted(&[banner, GREETING, b"more"].concat()).as_deref(), Some(&b"more"[..]));
         }
@@ -194,12 +194,12 @@ mod tests {
     /// A login script that printed without a newline once let a copy wait for ever.
     #[test]
     fn a_far_end_that_goes_silent_in_its_first_line_is_given_up_and_one_that_says_nothing_is_not() {
-        let pulse = Pulse::brief(Duration::from_millis(20));
+        let pulse = SilenceWatch::brief(Duration::from_millis(20));
         for (said, may_ask, is_silent) in [("hello ", true, true), ("", false, true), ("", true, false)] {
             let (from, mut to) = std::io::pipe().unwrap();
             to.write_all(said.as_bytes()).unwrap();
             let waiting = Arc::clone(&pulse);
-            let greeting = thread::spawn(move || greeted(&mut BufReader::new(from), may_ask, &waiting));
+            let greeting = thread::spawn(move || await_greeting(&mut BufReader::new(from), may_ask, &waiting));
             let was_silent = (0..100).any(|_| {
                 thread::sleep(Duration::from_millis(2));
                 pulse.is_silent()
@@ -229,10 +229,10 @@ mod tests {
     #[test]
     fn a_process_that_goes_on_after_a_copy_is_not_killed() {
         let link = Link::default();
-        let mut pipes = start(&["sh".to_owned(), "-c".to_owned(), "read x; echo done".to_owned()], "h", "f", &link)
+        let mut pipes = start_ssh(&["sh".to_owned(), "-c".to_owned(), "read x; echo done".to_owned()], "h", "f", &link)
             .map_err(|error| error.to_string())
             .unwrap();
-        release(&link);
+        release_link(&link);
         assert!(lock(&link).is_none());
         drop(pipes.to);
         let mut said = String::new();
@@ -245,14 +245,14 @@ mod tests {
         let start = |ssh: &[&str]| {
             let ssh: Vec<String> = ssh.iter().map(|word| (*word).to_owned()).collect();
             let link = Link::default();
-            let mut pipes = start(&ssh, "host", "fullpipe", &link).map_err(|error| error.to_string()).unwrap();
-            assert!(!greeted(&mut pipes.from, true, &Pulse::new(Duration::from_secs(9))));
+            let mut pipes = start_ssh(&ssh, "host", "fullpipe", &link).map_err(|error| error.to_string()).unwrap();
+            assert!(!await_greeting(&mut pipes.from, true, &SilenceWatch::new(Duration::from_secs(9))));
             drop(pipes);
             not_there(&ssh, "host", "fullpipe", &link).to_string()
         };
         assert!(start(&["sh", "-c", "exit 127"]).contains("--far-path"));
         assert!(start(&["sh", "-c", "exit 255"]).contains("exit code 255"));
-        let nowhere = super::start(&["/nowhere/ssh".to_owned()], "host", "fullpipe", &Link::default());
+        let nowhere = super::start_ssh(&["/nowhere/ssh".to_owned()], "host", "fullpipe", &Link::default());
         assert!(nowhere.err().unwrap().to_string().contains("cannot be started"));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fullpipe_record::{CopyLimit, TcpInfo};
-use fullpipe_units::{BitRate, Ratio, SegCount, Span, printable};
+use fullpipe_units::{BitRate, Ratio, SegCount, Span, printable_line};
 use serde::{Deserialize, Serialize};
 
 use crate::quic::QuicConnection;
@@ -52,7 +52,7 @@ impl Figures {
 
     /// Adds those of a QUIC connection with so many streams, which carries the data, or has changed over to do so.
     pub(crate) fn with_quic(mut self, connection: &QuicConnection, streams: u16, changed_to_quic: bool) -> Self {
-        let figures = connection.figures();
+        let figures = connection.quic_figures();
         self.busy += figures.busy.as_secs_f64() * f64::from(streams);
         self.retransmitted += figures.lost;
         self.congestion_control = Some(connection.congestion_control().to_owned());
@@ -70,13 +70,13 @@ impl Figures {
     /// Reads the figures of the other end; those that cannot be read are not known.
     pub(crate) fn from_json(json: &[u8]) -> Self {
         let mut figures: Self = serde_json::from_slice(json).unwrap_or_default();
-        figures.congestion_control = figures.congestion_control.map(|name| printable(&name));
+        figures.congestion_control = figures.congestion_control.map(|name| printable_line(&name));
         figures.gave_way = figures.gave_way.filter(|part| *part <= Ratio::ONE);
         figures
     }
 
     /// Returns the limit, from the figures of the sender and the receiver, after `duration` on so many connections.
-    pub(crate) fn limit(sender: &Self, receiver: &Self, streams: u16, duration: Duration) -> CopyLimit {
+    pub(crate) fn copy_limit(sender: &Self, receiver: &Self, streams: u16, duration: Duration) -> CopyLimit {
         // Some may have had no part in it.
         let used = if sender.used > 0.0 { sender.used.min(streams.into()) } else { streams.into() };
         let whole = duration.as_secs_f64() * used;
@@ -104,7 +104,7 @@ mod tests {
     fn a_limit_is_what_took_most_of_the_time() {
         let limit = |busy, receive_window, send_buffer, working| {
             let sender = Figures { busy, receive_window, send_buffer, ..Figures::default() };
-            Figures::limit(&sender, &Figures::of_receiver(working), 2, Duration::from_secs(10))
+            Figures::copy_limit(&sender, &Figures::of_receiver(working), 2, Duration::from_secs(10))
         };
         assert_eq!(limit(5.0, 0.0, 0.0, 1.0), CopyLimit::Source);
         assert_eq!(limit(19.0, 15.0, 0.0, 18.0), CopyLimit::Storage);
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(limit(19.0, 1.0, 15.0, 2.0), CopyLimit::SendBuffer);
         assert_eq!(limit(19.0, 1.0, 1.0, 2.0), CopyLimit::CongestionWindow);
         let sender = Figures { gave_way: Some(Ratio::new(0.6)), ..Figures::default() };
-        let gave_way = Figures::limit(&sender, &Figures::default(), 2, Duration::from_secs(10));
+        let gave_way = Figures::copy_limit(&sender, &Figures::default(), 2, Duration::from_secs(10));
         assert_eq!(gave_way, CopyLimit::OtherTraffic);
     }
 

@@ -24,7 +24,7 @@ const SEARCHED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLO
 
 /// A folder whose entries are reached by their paths.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct FolderTree {
     root: Arc<OwnedFd>,
     /// The folder that was used last: entries of one folder follow each other.
     last: Mutex<Option<(Vec<u8>, Arc<OwnedFd>)>>,
@@ -32,20 +32,20 @@ pub(crate) struct Tree {
 
 /// The folder of an entry, in which it has a name.
 #[derive(Debug, Clone)]
-pub(crate) struct Within {
+pub(crate) struct TreeEntryName {
     pub(crate) folder: Arc<OwnedFd>,
     pub(crate) name: Vec<u8>,
 }
 
-impl Tree {
+impl FolderTree {
     /// Opens the folder that the user named, links followed.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open_root(path: &Path) -> io::Result<Self> {
         let root = openat(CWD, path, SEARCHED, Mode::empty())?;
         Ok(Self { root: Arc::new(root), last: Mutex::default() })
     }
 
     /// Returns the folder at `path` with everything below it; this tree if there is none.
-    pub(crate) fn beneath(&self, path: Option<&EntryPath>) -> io::Result<Self> {
+    pub(crate) fn subtree_at(&self, path: Option<&EntryPath>) -> io::Result<Self> {
         let root = match path {
             Some(path) => Arc::new(self.open_entry(path, SEARCHED)?),
             None => Arc::clone(&self.root),
@@ -55,7 +55,7 @@ impl Tree {
 
     /// Opens what is at `path`.
     pub(crate) fn open_entry(&self, path: &EntryPath, flags: OFlags) -> io::Result<OwnedFd> {
-        beneath(&self.root, path.as_bytes(), flags)
+        open_beneath(&self.root, path.as_bytes(), flags)
     }
 
     /// Opens the folder at `path` to read its names; the tree itself if there is none.
@@ -70,7 +70,7 @@ impl Tree {
     /// permit that all the same.
     pub(crate) fn let_owner_in(&self, path: &EntryPath) -> io::Result<()> {
         let folder = self.open_entry(path, SEARCHED)?;
-        let mode = permissions(&rustix::fs::fstat(&folder)?);
+        let mode = permission_bits(&rustix::fs::fstat(&folder)?);
         if !mode.contains(Mode::RWXU) {
             let _ = set_mode(folder, mode | Mode::RWXU);
         }
@@ -78,33 +78,35 @@ impl Tree {
     }
 
     /// Returns the folder of `path` and the name there.
-    pub(crate) fn within(&self, path: &EntryPath) -> io::Result<Within> {
-        let name = path.name().to_vec();
-        let Some(folder) = path.folder() else { return Ok(Within { folder: Arc::clone(&self.root), name }) };
+    pub(crate) fn locate_entry(&self, path: &EntryPath) -> io::Result<TreeEntryName> {
+        let name = path.last_name().to_vec();
+        let Some(folder) = path.parent_path() else {
+            return Ok(TreeEntryName { folder: Arc::clone(&self.root), name });
+        };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, folder_fd)) = last.as_ref()
             && known == folder
         {
-            return Ok(Within { folder: Arc::clone(folder_fd), name });
+            return Ok(TreeEntryName { folder: Arc::clone(folder_fd), name });
         }
-        let opened = Arc::new(beneath(&self.root, folder, SEARCHED)?);
+        let opened = Arc::new(open_beneath(&self.root, folder, SEARCHED)?);
         *last = Some((folder.to_vec(), Arc::clone(&opened)));
-        Ok(Within { folder: opened, name })
+        Ok(TreeEntryName { folder: opened, name })
     }
 }
 
-impl Within {
+impl TreeEntryName {
     fn name(&self) -> &OsStr {
         OsStr::from_bytes(&self.name)
     }
 
     /// Returns the entry next to this one with another name.
-    pub(crate) fn sibling(&self, name: Vec<u8>) -> Self {
+    pub(crate) fn sibling_entry(&self, name: Vec<u8>) -> Self {
         Self { folder: Arc::clone(&self.folder), name }
     }
 
     /// Returns the state of the entry, that of the link if it is one; `None` if it does not exist.
-    pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
+    pub(crate) fn stat_entry(&self) -> io::Result<Option<Stat>> {
         match statat(&self.folder, self.name(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
@@ -113,13 +115,13 @@ impl Within {
     }
 
     /// Returns true if this is the name of what is open.
-    pub(crate) fn is(&self, open: &File) -> io::Result<bool> {
+    pub(crate) fn is_same_file(&self, open: &File) -> io::Result<bool> {
         let open = rustix::fs::fstat(open)?;
-        Ok(self.stat()?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (open.st_dev, open.st_ino)))
+        Ok(self.stat_entry()?.is_some_and(|stat| (stat.st_dev, stat.st_ino) == (open.st_dev, open.st_ino)))
     }
 
     /// Opens it with these flags; what is created is its owner's alone.
-    pub(crate) fn open(&self, flags: OFlags) -> io::Result<File> {
+    pub(crate) fn open_file(&self, flags: OFlags) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         Ok(openat(&self.folder, self.name(), flags, Mode::RUSR | Mode::WUSR)?.into())
     }
@@ -128,7 +130,7 @@ impl Within {
     pub(crate) fn make_folder(&self) -> io::Result<()> {
         match rustix::fs::mkdirat(&self.folder, self.name(), Mode::RWXU) {
             Ok(()) => Ok(()),
-            Err(Errno::EXIST) => match self.stat()?.map(|stat| kind(&stat)) {
+            Err(Errno::EXIST) => match self.stat_entry()?.map(|stat| file_type(&stat)) {
                 Some(FileType::Directory) => Ok(()),
                 _ => Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no folder has its name")),
             },
@@ -152,14 +154,14 @@ impl Within {
     }
 
     /// Gives it the name of `to`, even if a file or a link has that.
-    pub(crate) fn rename(&self, to: &Self) -> io::Result<()> {
-        to.stat()?.map_or(Ok(()), |stat| check_no_device(&stat))?;
+    pub(crate) fn rename_to(&self, to: &Self) -> io::Result<()> {
+        to.stat_entry()?.map_or(Ok(()), |stat| check_no_device(&stat))?;
         Ok(rustix::fs::renameat(&self.folder, self.name(), &to.folder, to.name())?)
     }
 
     /// Gives it the name of `to`, and removes it if it cannot have that.
     pub(crate) fn rename_or_remove(&self, to: &Self) -> io::Result<()> {
-        let renamed = self.rename(to);
+        let renamed = self.rename_to(to);
         if renamed.is_err() {
             let _ = self.remove_file();
         }
@@ -176,14 +178,14 @@ impl Within {
 
     /// Removes a file, link or folder with all that is in it, whatever the permissions of the owner's folders.
     pub(crate) fn remove_all(&self) -> io::Result<()> {
-        if let Some(stat) = self.stat()?.filter(|stat| kind(stat) == FileType::Directory) {
+        if let Some(stat) = self.stat_entry()?.filter(|stat| file_type(stat) == FileType::Directory) {
             let open = |flags| openat(&self.folder, self.name(), flags | OFlags::NOFOLLOW, Mode::empty());
-            if !permissions(&stat).contains(Mode::RWXU) {
+            if !permission_bits(&stat).contains(Mode::RWXU) {
                 // For a folder of another owner, what follows fails.
                 let _ = set_mode(open(SEARCHED)?, Mode::RWXU);
             }
             let folder = Arc::new(open(FOLDER)?);
-            for name in names(&folder)? {
+            for name in folder_names(&folder)? {
                 Self { folder: Arc::clone(&folder), name }.remove_all()?;
             }
             return Ok(rustix::fs::unlinkat(&self.folder, self.name(), AtFlags::REMOVEDIR)?);
@@ -193,14 +195,14 @@ impl Within {
 }
 
 /// Returns the kind of what has this state.
-pub(crate) fn kind(stat: &Stat) -> FileType {
+pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
 /// Fails if what has this state is neither a file nor a link nor a folder: a copy to `/dev/null` would take the device
 /// away from all others.
 pub(crate) fn check_no_device(stat: &Stat) -> io::Result<()> {
-    match kind(stat) {
+    match file_type(stat) {
         FileType::RegularFile | FileType::Symlink | FileType::Directory => Ok(()),
         _ => Err(io::Error::other("a device, a pipe or a socket has its name")),
     }
@@ -208,14 +210,14 @@ pub(crate) fn check_no_device(stat: &Stat) -> io::Result<()> {
 
 /// Fails if no file or link can take the name of what has this state.
 pub(crate) fn check_replaceable(stat: &Stat) -> io::Result<()> {
-    if kind(stat) == FileType::Directory {
+    if file_type(stat) == FileType::Directory {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "a folder has its name"));
     }
     check_no_device(stat)
 }
 
 /// Returns the names in a folder, in their order.
-pub(crate) fn names(folder: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+pub(crate) fn folder_names(folder: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
         let name = entry?.file_name().to_bytes().to_vec();
@@ -255,17 +257,17 @@ fn link_to_open(open: &impl AsFd) -> String {
 }
 
 /// Returns the permission bits that a copy keeps of what has this state.
-pub(crate) fn permissions(stat: &Stat) -> Mode {
+pub(crate) fn permission_bits(stat: &Stat) -> Mode {
     Mode::from_raw_mode(stat.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO)
 }
 
 /// Returns the time of the last change.
-pub(crate) fn modified(stat: &Stat) -> ModificationTime {
+pub(crate) fn modification_time(stat: &Stat) -> ModificationTime {
     ModificationTime { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 }
 }
 
 /// Opens `path` below `root`, through no link and to nothing outside (Linux 5.6).
-fn beneath(root: &OwnedFd, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+fn open_beneath(root: &OwnedFd, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(root, OsStr::from_bytes(path), flags | OFlags::CLOEXEC, Mode::empty(), resolve).map_err(|error| match error
     {
@@ -296,12 +298,12 @@ mod tests {
         fs::write(outside.path().join("file"), "secret").unwrap();
         symlink(outside.path(), inside.path().join("link")).unwrap();
         symlink(outside.path().join("file"), inside.path().join("file")).unwrap();
-        let tree = Tree::open(inside.path()).unwrap();
-        assert!(tree.within(&path("link/new")).is_err());
+        let tree = FolderTree::open_root(inside.path()).unwrap();
+        assert!(tree.locate_entry(&path("link/new")).is_err());
         assert!(tree.open_entry(&path("link/file"), OFlags::RDONLY).is_err());
         assert!(tree.open_entry(&path("file"), OFlags::RDONLY).is_err());
-        assert!(tree.within(&path("file")).unwrap().open(OFlags::RDONLY).is_err());
-        assert!(tree.within(&path("link")).unwrap().make_folder().is_err());
+        assert!(tree.locate_entry(&path("file")).unwrap().open_file(OFlags::RDONLY).is_err());
+        assert!(tree.locate_entry(&path("link")).unwrap().make_folder().is_err());
     }
 
     #[test]
@@ -309,14 +311,14 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         let inside = tempfile::tempdir().unwrap();
         fs::create_dir(inside.path().join("a")).unwrap();
-        let tree = Tree::open(inside.path()).unwrap();
-        let before = tree.within(&path("a/file")).unwrap();
+        let tree = FolderTree::open_root(inside.path()).unwrap();
+        let before = tree.locate_entry(&path("a/file")).unwrap();
         fs::rename(inside.path().join("a"), inside.path().join("b")).unwrap();
         symlink(outside.path(), inside.path().join("a")).unwrap();
-        before.open(OFlags::CREATE | OFlags::RDWR).unwrap();
+        before.open_file(OFlags::CREATE | OFlags::RDWR).unwrap();
         assert!(inside.path().join("b/file").exists());
-        tree.within(&path("b/other")).unwrap();
-        assert!(tree.within(&path("a/file")).is_err());
+        tree.locate_entry(&path("b/other")).unwrap();
+        assert!(tree.locate_entry(&path("a/file")).is_err());
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 
@@ -327,7 +329,7 @@ mod tests {
         fs::write(outside.path().join("file"), "kept").unwrap();
         fs::create_dir_all(inside.path().join("a/b")).unwrap();
         symlink(outside.path(), inside.path().join("a/b/link")).unwrap();
-        Tree::open(inside.path()).unwrap().within(&path("a")).unwrap().remove_all().unwrap();
+        FolderTree::open_root(inside.path()).unwrap().locate_entry(&path("a")).unwrap().remove_all().unwrap();
         assert!(!inside.path().join("a").exists() && outside.path().join("file").exists());
     }
 }

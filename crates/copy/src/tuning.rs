@@ -7,21 +7,21 @@ use std::thread;
 use std::time::Instant;
 
 use fullpipe_model::improvement::LOSS_TOLERANT;
-use fullpipe_model::{evaluate, streams};
+use fullpipe_model::{evaluate_ceilings, streams};
 use fullpipe_record::{
     Effects, Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection, Request, TcpInfo, Writer,
 };
 use fullpipe_sys::tcp_info;
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time, counted};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time, count_noun};
 use socket2::SockRef;
 
 use crate::connect::MAX_CONNECTIONS;
-use crate::course::{Change, Course};
+use crate::course::{AdaptationChange, CopyAdaptation};
 use crate::data_stream::DEAD_AFTER;
 use crate::locks::lock;
-use crate::pacing::{CUBIC, Pacer};
+use crate::pacing::{CUBIC, ConnectionPacer};
 use crate::quic::{QuicConnection, QuicWatch};
-use crate::sender::Sender;
+use crate::sender::FileSender;
 use crate::summary::Figures;
 
 /// The rate that connections should carry together, where the path's is not known.
@@ -57,7 +57,7 @@ const LONG_UNDER_LOSS: Span = Span::from_millis(10);
 
 /// A number of connections, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct ConnectionChoice {
     pub(crate) count: u16,
     /// Number of connections that carry data at first.
     pub(crate) active: u16,
@@ -65,9 +65,18 @@ pub(crate) struct Choice {
 }
 
 /// Returns the number of connections for a path of this round-trip time. `ends` are the sender and the receiver.
-pub(crate) fn choose(asked: Option<u16>, may_use_bbr: bool, rtt: Span, ends: [&HostSettings; 2]) -> Choice {
+pub(crate) fn choose_connections(
+    asked: Option<u16>,
+    may_use_bbr: bool,
+    rtt: Span,
+    ends: [&HostSettings; 2],
+) -> ConnectionChoice {
     if let Some(count) = asked {
-        return Choice { count, active: count, reason: format!("{}, as asked for", counted(count, "connection")) };
+        return ConnectionChoice {
+            count,
+            active: count,
+            reason: format!("{}, as asked for", count_noun(count, "connection")),
+        };
     }
     let each = carried_by_one(rtt, None, ends);
     let needed = streams::to_fill(each, TARGET).unwrap_or(MAX_CHOSEN);
@@ -75,12 +84,12 @@ pub(crate) fn choose(asked: Option<u16>, may_use_bbr: bool, rtt: Span, ends: [&H
     let active = active_at_first(rtt, each).min(count);
     let carried = if each >= TARGET { format!("{TARGET} or more") } else { each.to_string() };
     let at_first = if active < count { format!(", {active} at first") } else { String::new() };
-    let reason = format!("{}{at_first}: at {rtt} the buffers let one carry {carried}", counted(count, "connection"));
+    let reason = format!("{}{at_first}: at {rtt} the buffers let one carry {carried}", count_noun(count, "connection"));
     if may_use_bbr || rtt < LONG_UNDER_LOSS {
-        return Choice { count, active, reason };
+        return ConnectionChoice { count, active, reason };
     }
     let reason = format!("{reason}; up to {MAX_UNDER_LOSS} if packets are lost, as BBR may not be used");
-    Choice { count: MAX_UNDER_LOSS, active, reason }
+    ConnectionChoice { count: MAX_UNDER_LOSS, active, reason }
 }
 
 /// Returns the number of connections that carry data at first, if the buffers let each carry the
@@ -95,8 +104,8 @@ fn active_at_first(rtt: Span, each: BitRate) -> u16 {
 
 /// Returns the number of connections of a copy that carry data at first over a path of this
 /// round-trip time.
-pub fn connections(rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> u16 {
-    choose(None, true, rtt, [sender, receiver]).active
+pub fn initial_connections(rtt: Span, sender: &HostSettings, receiver: &HostSettings) -> u16 {
+    choose_connections(None, true, rtt, [sender, receiver]).active
 }
 
 /// Returns the rate of one connection over a path whose only limit is this loss, if any, under CUBIC.
@@ -114,26 +123,26 @@ fn carried_by_one(rtt: Span, loss: Option<Ratio>, [sender, receiver]: [&HostSett
     };
     let congestion = loss.map(|_| CUBIC.to_owned());
     let request = Request { writer: Writer::Blocking, congestion, ..Request::default() };
-    evaluate(&Path::symmetric(&direction, rtt), sender, receiver, &request).kernel_model
+    evaluate_ceilings(&Path::with_symmetric_rtt(&direction, rtt), sender, receiver, &request).kernel_model
 }
 
 /// Watches the connections of a sender, and adapts them to what they meet.
-pub(crate) struct Monitor {
+pub(crate) struct SenderMonitor {
     sockets: Arc<[TcpStream]>,
     /// A QUIC connection with so many streams.
     quic: Option<(Arc<QuicConnection>, u16)>,
     has_changed_over: AtomicBool,
-    sender: Arc<Sender>,
+    sender: Arc<FileSender>,
     rtt: Span,
     settings: [HostSettings; 2],
     /// Part of the time for which the connections gave way to other traffic, if they do.
     gave_way: Mutex<Option<Ratio>>,
 }
 
-impl Monitor {
+impl SenderMonitor {
     /// Returns a monitor of these sockets. `settings` are those of the sender and the receiver.
     pub(crate) fn new(
-        sender: &Arc<Sender>,
+        sender: &Arc<FileSender>,
         sockets: Arc<[TcpStream]>,
         quic: Option<(Arc<QuicConnection>, u16)>,
         rtt: Span,
@@ -144,38 +153,38 @@ impl Monitor {
     }
 
     /// Watches until the transfer has ended.
-    pub(crate) fn watch(&self) {
+    pub(crate) fn watch_transfer(&self) {
         let bounds = &self.sender.common.bounds;
-        let mut pacer = Pacer::new(&self.sockets, self.rtt, bounds);
-        let (mut course, mut before, began) = (Course::default(), BitRate::ZERO, Instant::now());
+        let mut pacer = ConnectionPacer::new(&self.sockets, self.rtt, bounds);
+        let (mut course, mut before, began) = (CopyAdaptation::default(), BitRate::ZERO, Instant::now());
         let quic = self.quic.as_ref().filter(|_| !bounds.no_bbr);
         let mut quic = quic.map(|(connection, _)| QuicWatch::new(Arc::clone(connection)));
         while !self.is_over() {
             self.check_quic();
             self.check_tcp();
             self.sender.name_long_broken();
-            if let Some(loss) = quic.as_mut().and_then(QuicWatch::follow) {
-                self.sender.common.note(format!("BBR from here on: {}", loses(loss)));
+            if let Some(loss) = quic.as_mut().and_then(QuicWatch::check_loss) {
+                self.sender.common.send_note(format!("BBR from here on: {}", loss_sentence(loss)));
             }
-            pacer.step();
+            pacer.update_pace();
             *lock(&self.gave_way) = pacer.gave_way();
-            thread::sleep(Course::INTERVAL.into());
+            thread::sleep(CopyAdaptation::INTERVAL.into());
             if bounds.scavenge {
                 continue;
             }
-            let infos: Vec<TcpInfo> = self.infos().collect();
-            match course.follow(Time::from_nanos(began.elapsed().as_nanos() as u64), &infos) {
-                Some(Change::Lossy(loss)) => {
+            let infos: Vec<TcpInfo> = self.tcp_infos().collect();
+            match course.add_infos(Time::from_nanos(began.elapsed().as_nanos() as u64), &infos) {
+                Some(AdaptationChange::Lossy(loss)) => {
                     pacer.bound_by_delay();
                     self.meet_loss(loss);
                 }
                 // Bounded as one, they leave a queue to others as one would.
-                Some(Change::Queued(_)) if pacer.couples() => {}
-                Some(Change::Queued(rate)) => self.rest(rate),
-                Some(Change::Held) => self.add("full buffers hold back fewer"),
-                Some(Change::Fast) => self.add("one processor may not keep up"),
-                Some(Change::Unfilled(rate)) => {
-                    if rate >= before.scaled(MIN_GAIN) {
+                Some(AdaptationChange::Queued(_)) if pacer.is_coupled() => {}
+                Some(AdaptationChange::Queued(rate)) => self.rest_connection(rate),
+                Some(AdaptationChange::Held) => self.add_connection("full buffers hold back fewer"),
+                Some(AdaptationChange::Fast) => self.add_connection("one processor may not keep up"),
+                Some(AdaptationChange::Unfilled(rate)) => {
+                    if rate >= before.scale_by(MIN_GAIN) {
                         self.double_under_loss(rate);
                     }
                     before = rate;
@@ -188,9 +197,9 @@ impl Monitor {
     /// Gives the streams of a QUIC connection up that has ended: threads that have sent everything do not notice.
     fn check_quic(&self) {
         let Some((connection, streams)) = &self.quic else { return };
-        if let Some(why) = connection.closed() {
+        if let Some(why) = connection.closed_reason() {
             let first = self.sockets.len() as u16;
-            (first..first + streams).for_each(|index| self.sender.lose(index, &why));
+            (first..first + streams).for_each(|index| self.sender.lose_connection(index, &why));
         }
     }
 
@@ -204,7 +213,7 @@ impl Monitor {
     /// Gives a connection up if nothing answers any more, and lets the thread go that waits to write to it.
     fn end_silent(&self, index: u16, socket: &TcpStream, info: &TcpInfo) {
         if info.is_silent(DEAD_AFTER.into()) {
-            self.sender.lose(index, &format!("nothing was acknowledged for {}", Span::from(DEAD_AFTER)));
+            self.sender.lose_connection(index, &format!("nothing was acknowledged for {}", Span::from(DEAD_AFTER)));
             // It may have ended by itself.
             let _ = socket.shutdown(Shutdown::Both);
         }
@@ -215,8 +224,8 @@ impl Monitor {
     }
 
     /// Returns the figures of all connections up to now.
-    pub(crate) fn figures(&self) -> Figures {
-        let infos: Vec<TcpInfo> = self.infos().collect();
+    pub(crate) fn sender_figures(&self) -> Figures {
+        let infos: Vec<TcpInfo> = self.tcp_infos().collect();
         let figures = Figures::of_sender(&infos, self.congestion_control(), *lock(&self.gave_way));
         let has_changed_over = self.has_changed_over.load(Ordering::Relaxed);
         match &self.quic {
@@ -227,7 +236,7 @@ impl Monitor {
         }
     }
 
-    fn infos(&self) -> impl Iterator<Item = TcpInfo> {
+    fn tcp_infos(&self) -> impl Iterator<Item = TcpInfo> {
         self.sockets.iter().filter_map(|socket| tcp_info(socket).ok())
     }
 
@@ -237,11 +246,11 @@ impl Monitor {
     }
 
     /// Lets another connection carry data, if there is one.
-    fn add(&self, why: &str) {
-        let (active, live) = self.sender.queue.active();
+    fn add_connection(&self, why: &str) {
+        let (active, live) = self.sender.queue.active_connections();
         if active < live {
             self.sender.queue.set_active(active + 1);
-            self.sender.common.note(format!("{} from here on: {why}", counted(active + 1, "connection")));
+            self.sender.common.send_note(format!("{} from here on: {why}", count_noun(active + 1, "connection")));
         }
     }
 
@@ -251,18 +260,18 @@ impl Monitor {
         if self.uses_bbr() {
             return self.sender.queue.set_active(usize::MAX);
         }
-        let path = loses(loss);
+        let path = loss_sentence(loss);
         let is_permitted = !self.sender.common.bounds.no_bbr;
         if is_permitted && self.change_to_bbr() {
             self.sender.queue.set_active(usize::MAX);
-            return self.sender.common.note(format!("BBR from here on: {path}"));
+            return self.sender.common.send_note(format!("BBR from here on: {path}"));
         }
         if is_permitted && self.change_over() {
             let text = format!("QUIC with BBR from here on: {path}, and the sender may not use BBR with TCP");
-            return self.sender.common.note(text);
+            return self.sender.common.send_note(text);
         }
         let needed = streams::to_fill(self.carried_by_one(Some(loss)), TARGET).unwrap_or(u16::MAX);
-        let (before, live) = self.sender.queue.active();
+        let (before, live) = self.sender.queue.active_connections();
         let active = usize::from(needed).min(FIRST_UNDER_LOSS).max(before).min(live);
         for socket in &*self.sockets {
             // Without that they are only slower at the end.
@@ -274,19 +283,21 @@ impl Monitor {
         } else {
             "--no-bbr forbids it"
         };
-        let connections = counted(active, "connection");
-        self.sender.common.note(format!("{connections} from here on: {path}; BBR would carry more, but {why_not}"));
+        let connections = count_noun(active, "connection");
+        self.sender
+            .common
+            .send_note(format!("{connections} from here on: {path}; BBR would carry more, but {why_not}"));
     }
 
     /// Lets twice as many connections carry data on a path that loses packets without a queue, under CUBIC.
     fn double_under_loss(&self, rate: BitRate) {
-        let (active, live) = self.sender.queue.active();
+        let (active, live) = self.sender.queue.active_connections();
         let more = (active * 2).min(live);
         if more > active && !self.uses_bbr() {
             self.sender.queue.set_active(more);
             self.sender
                 .common
-                .note(format!("{} from here on: {rate} do not fill the path", counted(more, "connection")));
+                .send_note(format!("{} from here on: {rate} do not fill the path", count_noun(more, "connection")));
         }
     }
 
@@ -316,38 +327,38 @@ impl Monitor {
     }
 
     /// Lets one connection rest, if the others can carry the rate. BBR keeps a queue with any number of connections.
-    fn rest(&self, rate: BitRate) {
+    fn rest_connection(&self, rate: BitRate) {
         let each = self.carried_by_one(None);
         let needed = streams::to_fill(each, rate).unwrap_or(MAX_CHOSEN).max(1);
-        let (active, _) = self.sender.queue.active();
+        let (active, _) = self.sender.queue.active_connections();
         if usize::from(needed) < active && !self.uses_bbr() {
             self.sender.queue.set_active(active - 1);
             let text = format!("one of {active} connections rests: it would only fill the queue of the path");
-            self.sender.common.note(text);
+            self.sender.common.send_note(text);
         }
     }
 }
 
-fn loses(loss: Ratio) -> String {
-    format!("this path loses {:.2} % of its packets without a queue", loss.percent())
+fn loss_sentence(loss: Ratio) -> String {
+    format!("this path loses {:.2} % of its packets without a queue", loss.as_percent())
 }
 
 /// Returns the reason for so many streams on a QUIC connection with this round-trip time.
 pub(crate) fn quic_reason(asked: Option<u16>, streams: u16, rtt: Span) -> String {
     let asked = if asked.is_some() { ", as asked for" } else { "" };
-    format!("QUIC with {}{asked}, RTT {rtt}", counted(streams, "stream"))
+    format!("QUIC with {}{asked}, RTT {rtt}", count_noun(streams, "stream"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::Common;
-    use crate::control::Outgoing;
-    use crate::pulse::Pulse;
-    use crate::queue::{Job, Next};
-    use crate::quic::{QuicListener, dial};
+    use crate::common::TransferContext;
+    use crate::control::MessageSender;
+    use crate::pulse::SilenceWatch;
+    use crate::queue::{ChunkJob, NextWork};
+    use crate::quic::{QuicListener, dial_quic};
     use fullpipe_record::Change as RecordChange;
-    use fullpipe_transfer::{Chunks, Excludes};
+    use fullpipe_transfer::{ExcludePatterns, FileChunks};
     use fullpipe_units::SegCount;
     use std::io::Read;
     use std::time::Duration;
@@ -358,16 +369,17 @@ mod tests {
     /// Both ends of a QUIC connection.
     fn quic() -> [QuicConnection; 2] {
         let deadline = Duration::from_secs(3);
-        let listener = QuicListener::start(None, (0, 0), &[7; 32]).unwrap();
+        let listener = QuicListener::start_listening(None, (0, 0), &[7; 32]).unwrap();
         let loopback = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-        let near = dial(&[loopback], listener.port, &[7; 32], deadline).unwrap();
-        [near, listener.take(deadline).unwrap()]
+        let near = dial_quic(&[loopback], listener.port, &[7; 32], deadline).unwrap();
+        [near, listener.take_connection(deadline).unwrap()]
     }
 
-    fn sender() -> Arc<Sender> {
-        let (out, _) = Outgoing::start(std::io::sink(), &Pulse::new(Duration::from_secs(9))).unwrap();
-        let common = Common::new(out, Arc::default(), None);
-        Arc::new(Sender::new(common, Vec::new(), Excludes::new([]), false))
+    fn sender() -> Arc<FileSender> {
+        let (out, _) =
+            MessageSender::start_writer(std::io::sink(), &SilenceWatch::new(Duration::from_secs(9))).unwrap();
+        let common = TransferContext::new(out, Arc::default(), None);
+        Arc::new(FileSender::new(common, Vec::new(), ExcludePatterns::new([]), false))
     }
 
     #[test]
@@ -375,40 +387,40 @@ mod tests {
         let (sender, [near, far]) = (sender(), quic());
         sender.queue.set_streams(1, 1);
         sender.queue.stand_by(2);
-        sender.queue.want(0, Chunks { first: 0, count: 9 });
+        sender.queue.add_chunks(0, FileChunks { first: 0, count: 9 });
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (rtt, settings) = (Span::from_millis(1), [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]);
-        let monitor = Monitor::new(&sender, [socket].into(), Some((Arc::new(near), 2)), rtt, settings);
-        assert!(!monitor.figures().changed_to_quic && monitor.change_over());
-        let figures = monitor.figures();
+        let monitor = SenderMonitor::new(&sender, [socket].into(), Some((Arc::new(near), 2)), rtt, settings);
+        assert!(!monitor.sender_figures().changed_to_quic && monitor.change_over());
+        let figures = monitor.sender_figures();
         assert_eq!((figures.changed_to_quic, figures.congestion_control.as_deref()), (true, Some("bbr")));
-        let next = |index| sender.queue.next(index, false);
-        assert_eq!((next(0), next(1)), (Next::Nothing, Next::Send(Job { file: 0, chunk: 0 })));
+        let next = |index| sender.queue.next_work(index, false);
+        assert_eq!((next(0), next(1)), (NextWork::Nothing, NextWork::Send(ChunkJob { file: 0, chunk: 0 })));
         drop(far);
         let until = Instant::now() + Duration::from_secs(3);
-        while next(0) == Next::Nothing && Instant::now() < until {
+        while next(0) == NextWork::Nothing && Instant::now() < until {
             monitor.check_quic();
             thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!((next(1), next(0)), (Next::End, Next::Send(Job { file: 0, chunk: 1 })));
+        assert_eq!((next(1), next(0)), (NextWork::End, NextWork::Send(ChunkJob { file: 0, chunk: 1 })));
     }
 
     #[test]
     fn a_connection_whose_path_is_dead_ends_and_its_data_takes_another() {
         let sender = sender();
         sender.queue.set_streams(2, 2);
-        sender.queue.want(0, Chunks { first: 0, count: 1 });
+        sender.queue.add_chunks(0, FileChunks { first: 0, count: 1 });
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let sockets: Arc<[_]> = (0..2).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
         let mut others = listener.incoming().map(|other| other.unwrap());
         let mut others = [others.next().unwrap(), others.next().unwrap()];
         let (rtt, settings) = (Span::from_millis(1), [HostSettings::of_linux_6_18(), HostSettings::of_linux_6_18()]);
-        let monitor = Monitor::new(&sender, sockets, None, rtt, settings);
-        let sent = Next::Send(Job { file: 0, chunk: 0 });
-        assert_eq!(sender.queue.next(0, false), sent);
+        let monitor = SenderMonitor::new(&sender, sockets, None, rtt, settings);
+        let sent = NextWork::Send(ChunkJob { file: 0, chunk: 0 });
+        assert_eq!(sender.queue.next_work(0, false), sent);
         monitor.check_tcp();
-        assert_eq!(sender.queue.next(1, false), Next::Nothing);
+        assert_eq!(sender.queue.next_work(1, false), NextWork::Nothing);
         let info = |since| TcpInfo {
             unacked: Some(SegCount::new(9)),
             timeouts_in_a_row: Some(SegCount::new(6)),
@@ -416,9 +428,9 @@ mod tests {
             ..TcpInfo::default()
         };
         monitor.end_silent(0, &monitor.sockets[0], &info(19));
-        assert_eq!(sender.queue.next(1, false), Next::Nothing);
+        assert_eq!(sender.queue.next_work(1, false), NextWork::Nothing);
         monitor.end_silent(0, &monitor.sockets[0], &info(21));
-        assert_eq!((sender.queue.next(0, false), sender.queue.next(1, false)), (Next::End, sent));
+        assert_eq!((sender.queue.next_work(0, false), sender.queue.next_work(1, false)), (NextWork::End, sent));
         assert_eq!(others[0].read(&mut [0]).unwrap(), 0);
         others[1].set_nonblocking(true).unwrap();
         assert!(others[1].read(&mut [0]).is_err());
@@ -427,7 +439,7 @@ mod tests {
     #[test]
     fn short_buffers_on_a_long_path_take_more_connections() {
         let host = HostSettings::of_linux_6_18();
-        let choose = |asked, rtt, host: &HostSettings| choose(asked, true, rtt, [host, host]);
+        let choose = |asked, rtt, host: &HostSettings| choose_connections(asked, true, rtt, [host, host]);
         let long = choose(None, Span::from_millis(98), &host);
         assert!((4..=8).contains(&long.count) && long.active == long.count, "{long:?}");
         assert!(long.reason.contains("at 98 ms the buffers let one carry"), "{long:?}");
@@ -448,11 +460,11 @@ mod tests {
     fn where_bbr_may_not_be_used_connections_are_there_for_loss() {
         let host = HostSettings::of_linux_6_18();
         let (of, rtt) = ([&host, &host], Span::from_millis(100));
-        let (with, without) = (choose(None, true, rtt, of), choose(None, false, rtt, of));
+        let (with, without) = (choose_connections(None, true, rtt, of), choose_connections(None, false, rtt, of));
         assert_eq!((without.count, without.active), (MAX_UNDER_LOSS, with.active));
         assert!(without.reason.ends_with("; up to 256 if packets are lost, as BBR may not be used"), "{without:?}");
-        assert_eq!(choose(Some(2), false, rtt, of).count, 2);
-        assert_eq!(choose(None, false, Span::from_millis(1), of).count, MIN_CHOSEN);
+        assert_eq!(choose_connections(Some(2), false, rtt, of).count, 2);
+        assert_eq!(choose_connections(None, false, Span::from_millis(1), of).count, MIN_CHOSEN);
         // 1.05 · (100 ms ÷ loss)^¾ segments are 22 Mbit/s at a loss of 1e-4, and 12 are 1.4 at 1e-2.
         let needed = |loss| streams::to_fill(carried_by_one(rtt, Some(Ratio::new(loss)), of), TARGET).unwrap();
         assert!((35..60).contains(&needed(1e-4)) && needed(1e-2) > 300, "{} {}", needed(1e-4), needed(1e-2));

@@ -7,20 +7,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use fullpipe_transfer::{Attributes, Entry, EntryKind, EntryPath, Excludes, Identity, PathError};
+use fullpipe_transfer::{
+    EntryKind, EntryPath, ExcludePatterns, ExtendedAttributes, FileIdentity, PathError, TreeEntry,
+};
 use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::attributes::{self, NotKept};
 use crate::options::CopyError;
 use crate::receiver::{MAX_ENTRIES, MAX_LIST, PathHash, SECOND_NAME, path_hash};
-use crate::root::Root;
-use crate::tree::{Tree, kind, modified, names};
+use crate::root::FolderRoot;
+use crate::tree::{FolderTree, file_type, folder_names, modification_time};
 
 /// A file or folder that the user named.
 #[derive(Debug)]
-pub(crate) struct Source {
-    pub(crate) tree: Tree,
+pub(crate) struct CopySource {
+    pub(crate) tree: FolderTree,
     /// The name of the source at the receiver; without one, the content of the folder is sent.
     pub(crate) top: Option<EntryPath>,
 }
@@ -31,15 +33,15 @@ pub(crate) struct SourceFile {
     pub(crate) source: usize,
     pub(crate) path: EntryPath,
     pub(crate) size: ByteCount,
-    pub(crate) identity: Identity,
+    pub(crate) identity: FileIdentity,
 }
 
 /// The one who takes the list.
-pub(crate) trait List {
+pub(crate) trait ListReceiver {
     /// Takes an entry; of a file also its place at the sender.
-    fn entry(&mut self, entry: Entry, file: Option<SourceFile>);
+    fn add_entry(&mut self, entry: TreeEntry, file: Option<SourceFile>);
     /// Takes something that cannot be sent.
-    fn problem(&mut self, path: &[u8], why: &str);
+    fn add_problem(&mut self, path: &[u8], why: &str);
     /// Takes attributes that are not sent.
     fn not_kept(&mut self, path: &EntryPath, what: NotKept);
     /// Takes something that is not sent because of its name.
@@ -52,41 +54,49 @@ pub(crate) trait List {
     fn is_over(&self) -> bool;
 }
 
-impl Source {
+impl CopySource {
     /// Opens what stands at `path`. As for rsync, a folder that ends with `/` or `.` stands for what is in it.
     ///
     /// # Errors
     /// Fails if it is not there.
-    pub(crate) fn open(root: &Root, path: &Path) -> Result<Self, CopyError> {
+    pub(crate) fn open_source(root: &FolderRoot, path: &Path) -> Result<Self, CopyError> {
         let bytes = path.as_os_str().as_bytes();
-        let failed = CopyError::path(bytes);
-        let Some(name) = top(bytes) else {
-            return Ok(Self { tree: root.open(path).map_err(failed)?, top: None });
+        let failed = CopyError::from_path(bytes);
+        let Some(name) = receiver_name(bytes) else {
+            return Ok(Self { tree: root.open_tree(path).map_err(failed)?, top: None });
         };
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let tree = root.open(folder).map_err(&failed)?;
+        let tree = root.open_tree(folder).map_err(&failed)?;
         let top = EntryPath::new(name).map_err(|error| failed(io::Error::other(error)))?;
-        let found = tree.within(&top).and_then(|within| within.stat()).map_err(&failed)?;
+        let found = tree.locate_entry(&top).and_then(|within| within.stat_entry()).map_err(&failed)?;
         found.ok_or_else(|| failed(io::Error::new(io::ErrorKind::NotFound, "it is not there")))?;
         Ok(Self { tree, top: Some(top) })
     }
 
     /// Returns true if the source is one file or link.
     pub(crate) fn is_single(&self) -> bool {
-        let stat = self.top.as_ref().and_then(|top| self.tree.within(top).and_then(|within| within.stat()).ok()?);
-        stat.is_some_and(|stat| kind(&stat) != FileType::Directory)
+        let stat = self
+            .top
+            .as_ref()
+            .and_then(|top| self.tree.locate_entry(top).and_then(|within| within.stat_entry()).ok()?);
+        stat.is_some_and(|stat| file_type(&stat) != FileType::Directory)
     }
 }
 
 /// Returns the name at the receiver of what stands at `path`; `None` if what is in it is sent.
-pub(crate) fn top(path: &[u8]) -> Option<&[u8]> {
+pub(crate) fn receiver_name(path: &[u8]) -> Option<&[u8]> {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     (!matches!(name, b"" | b"." | b"..")).then_some(name)
 }
 
 /// Walks all sources, with attributes if `keeps_attributes`. Returns whether all of them could be read.
-pub(crate) fn walk(sources: &[Source], excludes: &Excludes, keeps_attributes: bool, list: &mut dyn List) -> bool {
-    let mut walk = Walk {
+pub(crate) fn walk_sources(
+    sources: &[CopySource],
+    excludes: &ExcludePatterns,
+    keeps_attributes: bool,
+    list: &mut dyn ListReceiver,
+) -> bool {
+    let mut walk = SourceWalk {
         excludes,
         keeps_attributes,
         list,
@@ -101,13 +111,13 @@ pub(crate) fn walk(sources: &[Source], excludes: &Excludes, keeps_attributes: bo
     };
     for (index, source) in sources.iter().enumerate() {
         match &source.top {
-            Some(top) => walk.visit(index, source, top.clone()),
+            Some(top) => walk.visit_path(index, source, top.clone()),
             None => walk.folders.push(None),
         }
         while let Some(folder) = walk.folders.pop() {
             // Its parts are those of paths that were walked.
-            walk.reading = folder.and_then(|folder| folder.path().ok()).map(Arc::new);
-            walk.read(index, source, walk.reading.clone().as_deref());
+            walk.reading = folder.and_then(|folder| folder.folder_path().ok()).map(Arc::new);
+            walk.read_folder(index, source, walk.reading.clone().as_deref());
         }
     }
     walk.name_doubles();
@@ -118,19 +128,20 @@ pub(crate) fn walk(sources: &[Source], excludes: &Excludes, keeps_attributes: bo
 ///
 /// # Errors
 /// Fails if its folder cannot be reached.
-pub(crate) fn file_now(sources: &[Source], file: &SourceFile) -> io::Result<Option<(EntryKind, SourceFile)>> {
-    let stat = match sources[file.source].tree.within(&file.path).and_then(|within| within.stat()) {
+pub(crate) fn file_now(sources: &[CopySource], file: &SourceFile) -> io::Result<Option<(EntryKind, SourceFile)>> {
+    let stat = match sources[file.source].tree.locate_entry(&file.path).and_then(|within| within.stat_entry()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         found => found?,
     };
-    let regular = stat.filter(|stat| kind(stat) == FileType::RegularFile);
+    let regular = stat.filter(|stat| file_type(stat) == FileType::RegularFile);
     Ok(regular.map(|stat| file_of(&stat, file.source, &file.path)))
 }
 
 /// Returns a regular file as an entry, and as its sender finds it again.
 fn file_of(stat: &Stat, source: usize, path: &EntryPath) -> (EntryKind, SourceFile) {
-    let (size, identity) = (ByteCount::new(stat.st_size.cast_unsigned()), identity(stat));
-    let kind = EntryKind::File { mode: (stat.st_mode & 0o777) as u16, modified: modified(stat), size, identity };
+    let (size, identity) = (ByteCount::new(stat.st_size.cast_unsigned()), file_identity(stat));
+    let kind =
+        EntryKind::File { mode: (stat.st_mode & 0o777) as u16, modified: modification_time(stat), size, identity };
     (kind, SourceFile { source, path: path.clone(), size, identity })
 }
 
@@ -139,24 +150,24 @@ fn file_of(stat: &Stat, source: usize, path: &EntryPath) -> (EntryKind, SourceFi
 /// # Errors
 /// Fails if it cannot be opened.
 pub(crate) fn attributes_of(
-    source: &Source,
+    source: &CopySource,
     path: &EntryPath,
     not_kept: &mut dyn FnMut(NotKept),
-) -> io::Result<Attributes> {
+) -> io::Result<ExtendedAttributes> {
     let open = source.tree.open_entry(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
-    Ok(attributes::read(open, not_kept))
+    Ok(attributes::read_attributes(open, not_kept))
 }
 
-struct Walk<'w> {
-    excludes: &'w Excludes,
+struct SourceWalk<'w> {
+    excludes: &'w ExcludePatterns,
     keeps_attributes: bool,
-    list: &'w mut dyn List,
+    list: &'w mut dyn ListReceiver,
     /// The first name of each file that has several, by source, device and inode, with the number of those to come.
     names_of: HashMap<(usize, u64, u64), (EntryPath, usize)>,
     /// Bytes of memory of these names.
     names_memory: u64,
     /// Folders that are to be read; `None` for the source itself.
-    folders: Vec<Option<Pending>>,
+    folders: Vec<Option<PendingFolder>>,
     /// The folder that is being read, which those in it share.
     reading: Option<Arc<EntryPath>>,
     /// Entries that were listed up to now.
@@ -169,53 +180,53 @@ struct Walk<'w> {
 }
 
 /// A folder that is to be read, by its name in another one.
-struct Pending {
+struct PendingFolder {
     outer: Option<Arc<EntryPath>>,
     name: Box<[u8]>,
 }
 
-impl Pending {
-    fn path(&self) -> Result<EntryPath, PathError> {
-        self.outer.as_ref().map_or_else(|| EntryPath::new(&*self.name), |outer| outer.join(&self.name))
+impl PendingFolder {
+    fn folder_path(&self) -> Result<EntryPath, PathError> {
+        self.outer.as_ref().map_or_else(|| EntryPath::new(&*self.name), |outer| outer.join_name(&self.name))
     }
 }
 
-impl Walk<'_> {
+impl SourceWalk<'_> {
     /// Reads a folder later.
-    fn push(&mut self, path: &EntryPath) {
-        let outer = self.reading.clone().filter(|outer| path.folder() == Some(outer.as_bytes()));
-        let name = if outer.is_some() { path.name() } else { path.as_bytes() };
-        self.folders.push(Some(Pending { outer, name: name.into() }));
+    fn push_folder(&mut self, path: &EntryPath) {
+        let outer = self.reading.clone().filter(|outer| path.parent_path() == Some(outer.as_bytes()));
+        let name = if outer.is_some() { path.last_name() } else { path.as_bytes() };
+        self.folders.push(Some(PendingFolder { outer, name: name.into() }));
     }
 
-    fn read(&mut self, index: usize, source: &Source, folder: Option<&EntryPath>) {
+    fn read_folder(&mut self, index: usize, source: &CopySource, folder: Option<&EntryPath>) {
         let shown = folder.map_or(&b"."[..], EntryPath::as_bytes);
-        let names = match source.tree.open_folder(folder).and_then(names) {
+        let names = match source.tree.open_folder(folder).and_then(folder_names) {
             Ok(names) => names,
-            Err(error) => return self.problem(shown, &error.to_string()),
+            Err(error) => return self.report_problem(shown, &error.to_string()),
         };
         for name in names {
             if self.list.is_over() {
                 self.is_complete = false;
                 return;
             }
-            let path = folder.map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join(&name));
+            let path = folder.map_or_else(|| EntryPath::new(name.as_slice()), |folder| folder.join_name(&name));
             match path {
-                Ok(path) => self.visit(index, source, path),
+                Ok(path) => self.visit_path(index, source, path),
                 Err(error) => {
                     let whole = folder.map_or(name.clone(), |folder| [folder.as_bytes(), b"/", &name].concat());
                     match error {
                         // A file of another transfer, which is not complete.
                         PathError::Reserved => self.list.not_sent(&whole, &error.to_string()),
-                        _ => self.problem(&whole, &error.to_string()),
+                        _ => self.report_problem(&whole, &error.to_string()),
                     }
                 }
             }
         }
     }
 
-    fn visit(&mut self, index: usize, source: &Source, path: EntryPath) {
-        let entry = self.entry(index, source, &path);
+    fn visit_path(&mut self, index: usize, source: &CopySource, path: EntryPath) {
+        let entry = self.entry_kind(index, source, &path);
         self.count += usize::from(matches!(entry, Ok(Some(_))));
         if self.count > MAX_ENTRIES || self.names_memory > MAX_LIST.get() {
             self.is_complete = false;
@@ -223,48 +234,49 @@ impl Walk<'_> {
         }
         match entry {
             Ok(Some(kind @ EntryKind::Folder { .. })) => {
-                let attributes = self.attributes(source, &path);
-                self.push(&path);
-                self.list.entry(Entry { path, kind, attributes }, None);
+                let attributes = self.entry_attributes(source, &path);
+                self.push_folder(&path);
+                self.list.add_entry(TreeEntry { path, kind, attributes }, None);
             }
             Ok(Some(kind)) => {
                 let is_file = matches!(kind, EntryKind::File { .. });
-                let attributes = if is_file { self.attributes(source, &path) } else { Attributes::default() };
+                let attributes =
+                    if is_file { self.entry_attributes(source, &path) } else { ExtendedAttributes::default() };
                 let file = match &kind {
                     EntryKind::File { size, identity, .. } => {
                         Some(SourceFile { source: index, path: path.clone(), size: *size, identity: *identity })
                     }
                     _ => None,
                 };
-                self.list.entry(Entry { path, kind, attributes }, file);
+                self.list.add_entry(TreeEntry { path, kind, attributes }, file);
             }
             Ok(None) => {}
-            Err(error) => self.problem(path.as_bytes(), &error.to_string()),
+            Err(error) => self.report_problem(path.as_bytes(), &error.to_string()),
         }
     }
 
     /// Returns the attributes to send with an entry. What cannot be opened has none; that is named when it is read.
-    fn attributes(&mut self, source: &Source, path: &EntryPath) -> Attributes {
+    fn entry_attributes(&mut self, source: &CopySource, path: &EntryPath) -> ExtendedAttributes {
         if !self.keeps_attributes {
-            return Attributes::default();
+            return ExtendedAttributes::default();
         }
         let mut not_kept = |what| self.list.not_kept(path, what);
         attributes_of(source, path, &mut not_kept).unwrap_or_default()
     }
 
-    fn entry(&mut self, index: usize, source: &Source, path: &EntryPath) -> io::Result<Option<EntryKind>> {
-        let within = source.tree.within(path)?;
-        let Some(stat) = within.stat()? else { return Ok(None) };
-        let found = kind(&stat);
-        if self.excludes.exclude(path, found == FileType::Directory) {
+    fn entry_kind(&mut self, index: usize, source: &CopySource, path: &EntryPath) -> io::Result<Option<EntryKind>> {
+        let within = source.tree.locate_entry(path)?;
+        let Some(stat) = within.stat_entry()? else { return Ok(None) };
+        let found = file_type(&stat);
+        if self.excludes.excludes_path(path, found == FileType::Directory) {
             return Ok(None);
         }
-        if !self.take(path, found == FileType::Directory) {
+        if !self.claim_path(path, found == FileType::Directory) {
             return Ok(None);
         }
         let mode = (stat.st_mode & 0o777) as u16;
         Ok(match found {
-            FileType::Directory => Some(EntryKind::Folder { mode, modified: modified(&stat) }),
+            FileType::Directory => Some(EntryKind::Folder { mode, modified: modification_time(&stat) }),
             FileType::Symlink => Some(EntryKind::SymbolicLink { target: within.read_link()? }),
             FileType::RegularFile => {
                 if stat.st_nlink > 1 {
@@ -302,14 +314,14 @@ impl Walk<'_> {
     }
 
     /// Takes a path for an entry; returns false if one of an earlier source has it. Folders become one.
-    fn take(&mut self, path: &EntryPath, is_folder: bool) -> bool {
+    fn claim_path(&mut self, path: &EntryPath, is_folder: bool) -> bool {
         let Some(taken) = &mut self.taken else { return true };
         match taken.entry(path_hash(path.as_bytes())) {
             Slot::Vacant(slot) => {
                 slot.insert(is_folder);
                 return true;
             }
-            Slot::Occupied(slot) if is_folder && *slot.get() => self.push(path),
+            Slot::Occupied(slot) if is_folder && *slot.get() => self.push_folder(path),
             Slot::Occupied(_) => {
                 self.doubles.0.get_or_insert_with(|| path.clone());
                 self.doubles.1 += 1;
@@ -325,17 +337,17 @@ impl Walk<'_> {
         self.list.not_sent(first.as_bytes(), &format!("an earlier source has an entry of this name{others}"));
     }
 
-    fn problem(&mut self, path: &[u8], why: &str) {
+    fn report_problem(&mut self, path: &[u8], why: &str) {
         self.is_complete = false;
-        self.list.problem(path, why);
+        self.list.add_problem(path, why);
     }
 }
 
 /// Returns the digest that identifies a file and its state: inode, size, and times of change. The
 /// number of its device is not part of it: many file systems get another one with each mount, after
 /// which a copy must still be able to continue.
-pub(crate) fn identity(stat: &Stat) -> Identity {
-    Identity::of(&[
+pub(crate) fn file_identity(stat: &Stat) -> FileIdentity {
+    FileIdentity::from_numbers(&[
         stat.st_ino,
         stat.st_size.cast_unsigned(),
         stat.st_mtime.cast_unsigned(),
@@ -354,8 +366,8 @@ mod tests {
     #[derive(Default)]
     struct Taken(Vec<String>, Vec<String>);
 
-    impl List for Taken {
-        fn entry(&mut self, entry: Entry, file: Option<SourceFile>) {
+    impl ListReceiver for Taken {
+        fn add_entry(&mut self, entry: TreeEntry, file: Option<SourceFile>) {
             let kind = match entry.kind {
                 EntryKind::Folder { .. } => "folder".to_owned(),
                 EntryKind::File { size, .. } => format!("{}", size.get()),
@@ -367,7 +379,7 @@ mod tests {
             self.0.push(format!("{} {kind}", entry.path));
         }
 
-        fn problem(&mut self, path: &[u8], why: &str) {
+        fn add_problem(&mut self, path: &[u8], why: &str) {
             self.1.push(format!("{} {why}", path.escape_ascii()));
         }
 
@@ -376,7 +388,7 @@ mod tests {
         }
 
         fn not_sent(&mut self, path: &[u8], why: &str) {
-            self.problem(path, why);
+            self.add_problem(path, why);
         }
 
         fn left_out(&mut self, path: &EntryPath) {
@@ -399,7 +411,7 @@ mod tests {
         let with = |change: fn(&mut Stat)| {
             let mut stat = before;
             change(&mut stat);
-            identity(&stat) == identity(&before)
+            file_identity(&stat) == file_identity(&before)
         };
         assert!(with(|stat| stat.st_dev += 1));
         assert!(!with(|stat| stat.st_ino += 1) && !with(|stat| stat.st_size += 1));
@@ -419,10 +431,15 @@ mod tests {
         fs::hard_link(tree.join("a"), tree.join("b/c")).unwrap();
         symlink("/etc", tree.join("link")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, tree.join("pipe"), rustix::fs::Mode::RUSR).unwrap();
-        let excludes = Excludes::new([&b"skip/"[..]]);
+        let excludes = ExcludePatterns::new([&b"skip/"[..]]);
         let list = |path: &Path| {
             let mut taken = Taken::default();
-            assert!(walk(&[Source::open(&Root::User, path).unwrap()], &excludes, false, &mut taken));
+            assert!(walk_sources(
+                &[CopySource::open_source(&FolderRoot::User, path).unwrap()],
+                &excludes,
+                false,
+                &mut taken
+            ));
             taken
         };
         let named = list(&tree);
@@ -440,15 +457,16 @@ mod tests {
         assert_eq!(named.1, [part, "tree/pipe"]);
         let content = list(&folder.path().join("tree/"));
         assert_eq!(content.0[..2], ["a 5", "b folder"]);
-        assert!(Source::open(&Root::User, &tree.join("nothing")).is_err());
-        let is_single = |path: &Path| Source::open(&Root::User, path).unwrap().is_single();
+        assert!(CopySource::open_source(&FolderRoot::User, &tree.join("nothing")).is_err());
+        let is_single = |path: &Path| CopySource::open_source(&FolderRoot::User, path).unwrap().is_single();
         assert!(is_single(&tree.join("a")) && !is_single(&tree));
     }
 
     fn listed(sources: &[&Path]) -> Taken {
-        let sources: Vec<Source> = sources.iter().map(|path| Source::open(&Root::User, path).unwrap()).collect();
+        let sources: Vec<CopySource> =
+            sources.iter().map(|path| CopySource::open_source(&FolderRoot::User, path).unwrap()).collect();
         let mut taken = Taken::default();
-        assert!(walk(&sources, &Excludes::default(), false, &mut taken));
+        assert!(walk_sources(&sources, &ExcludePatterns::default(), false, &mut taken));
         taken
     }
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_copy::{CopyOptions, FarHost, Place, Share, ShareOptions, Transport, copy, far_end};
-use fullpipe_iperf::Key;
+use fullpipe_copy::{CopyOptions, CopyPath, DataTransport, FarHost, ShareOptions, ShareServer, copy_files, far_end};
+use fullpipe_iperf::SharedKey;
 use fullpipe_units::Span;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -18,8 +18,8 @@ fn is_raised_by(work: impl FnOnce()) -> bool {
 
 fn options(host: FarHost) -> CopyOptions {
     CopyOptions {
-        sources: vec![Place::Far { host, path: b"file".to_vec() }],
-        destination: Place::Near("/".into()),
+        sources: vec![CopyPath::Far { host, path: b"file".to_vec() }],
+        destination: CopyPath::Near("/".into()),
         ssh: Vec::new(),
         far_path: String::new(),
         dry_run: false,
@@ -28,7 +28,7 @@ fn options(host: FarHost) -> CopyOptions {
         limit: None,
         ports: None,
         streams: None,
-        transport: Transport::Auto,
+        transport: DataTransport::Auto,
         verify_disk: false,
         scavenge: false,
         no_bbr: false,
@@ -44,7 +44,7 @@ fn share() -> ShareOptions {
     ShareOptions {
         folder: "/".into(),
         is_read_only: true,
-        key: Key::from_file_content(b"correct horse battery").unwrap(),
+        key: SharedKey::from_file_content(b"correct horse battery").unwrap(),
         bind: Some([127, 0, 0, 1].into()),
         port: Some(0),
         allow: Vec::new(),
@@ -61,9 +61,9 @@ fn share() -> ShareOptions {
 fn both_ends_and_a_server_raise_the_limit_of_open_files() {
     // Nobody has given its key.
     let options = options(FarHost::Server { name: "127.0.0.1".to_owned(), port: 9 });
-    assert!(is_raised_by(|| assert!(copy(&options, &AtomicBool::new(false), &mut drop).is_err())));
+    assert!(is_raised_by(|| assert!(copy_files(&options, &AtomicBool::new(false), &mut drop).is_err())));
     assert!(is_raised_by(|| assert!(far_end(io::empty(), io::sink()).is_err())));
-    assert!(is_raised_by(|| drop(Share::open(share()).unwrap())));
+    assert!(is_raised_by(|| drop(ShareServer::open_share(share()).unwrap())));
 }
 
 /// Words that did not fit were left out, or the copy ended with the words that the other end had gone away.
@@ -78,12 +78,12 @@ fn a_request_that_is_too_long_is_refused_before_the_other_end_is_called() {
         excludes,
         ..options(FarHost::Ssh { name: folder.path().join("host").to_str().unwrap().to_owned() })
     };
-    let error = |excludes| copy(&excluding(excludes), &AtomicBool::new(false), &mut drop).unwrap_err();
+    let error = |excludes| copy_files(&excluding(excludes), &AtomicBool::new(false), &mut drop).unwrap_err();
     for excludes in [vec![b"a".to_vec(); 1 << 16], vec![vec![b'a'; 1 << 15]; 33], vec![vec![b'a'; 1 << 16]]] {
         let error = error(excludes);
-        assert!(error.code() == 2 && error.to_string().contains("65535"), "{error}");
+        assert!(error.exit_code() == 2 && error.to_string().contains("65535"), "{error}");
     }
     assert!(!called.exists());
-    assert_eq!(error(vec![b"a".to_vec()]).code(), 1);
+    assert_eq!(error(vec![b"a".to_vec()]).exit_code(), 1);
     assert!(called.exists());
 }

@@ -9,49 +9,49 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::figures::Figures;
+use crate::figures::SenderSampleFigures;
 use crate::manual_remedy::ManualRemedy;
-use crate::outlook::{Outlook, longest_of_bbr, usual_of_bbr};
+use crate::outlook::{ChangeOutlook, longest_of_bbr, usual_of_bbr};
 use crate::thresholds::{MAX_STREAMS, MIN_GAIN, NEXT_SIZE_FACTOR};
 
 /// The evidence and the verdict for which remedies are sought.
-pub(crate) struct Advice<'a> {
+pub(crate) struct RemedyAdvice<'a> {
     pub(crate) evidence: &'a Evidence,
-    pub(crate) figures: &'a Figures<'a>,
-    pub(crate) outlook: Option<Outlook<'a>>,
+    pub(crate) figures: &'a SenderSampleFigures<'a>,
+    pub(crate) outlook: Option<ChangeOutlook<'a>>,
     verdict: LegalVerdict,
     runner_up: Option<RunnerUp>,
 }
 
-impl<'a> Advice<'a> {
-    pub(crate) fn new(figures: &'a Figures<'a>, legal: LegalVerdict, verdict: &Verdict) -> Self {
-        let outlook = Outlook::new(figures, legal);
+impl<'a> RemedyAdvice<'a> {
+    pub(crate) fn new(figures: &'a SenderSampleFigures<'a>, legal: LegalVerdict, verdict: &Verdict) -> Self {
+        let outlook = ChangeOutlook::new(figures, legal);
         Self { evidence: figures.evidence, figures, outlook, verdict: legal, runner_up: verdict.runner_up }
     }
 
     /// Returns the remedies for a window or a buffer of the hosts: the change that removes the constraint, alone and
     /// with the larger buffers that the path then needs; and more connections.
     pub(crate) fn for_window(&self, constraint: WindowConstraint) -> Vec<Remedy> {
-        let switch: Vec<Change> = constraint.change(None).into_iter().collect();
+        let switch: Vec<Change> = constraint.removing_change(None).into_iter().collect();
         let own = match constraint {
             WindowConstraint::FixedBuffer => {
                 vec![
                     Some(self.let_the_kernel_tune(switch.clone(), Scope::Socket)),
                     self.larger_request(),
-                    self.raise(switch),
+                    self.raise_limits(switch),
                 ]
             }
-            WindowConstraint::NoScaling => vec![self.enable_window_scaling(switch.clone()), self.raise(switch)],
+            WindowConstraint::NoScaling => vec![self.enable_window_scaling(switch.clone()), self.raise_limits(switch)],
             WindowConstraint::NoAutotuning => {
-                vec![Some(self.let_the_kernel_tune(switch.clone(), Scope::Namespace)), self.raise(switch)]
+                vec![Some(self.let_the_kernel_tune(switch.clone(), Scope::Namespace)), self.raise_limits(switch)]
             }
             WindowConstraint::ReceiveMaximum | WindowConstraint::SendMaximum => {
-                vec![self.raise(self.first_size(constraint))]
+                vec![self.raise_limits(self.first_size(constraint))]
             }
         };
         let own: Vec<Remedy> = own.into_iter().flatten().collect();
         let with_bbr = own.iter().find_map(|remedy| self.without_queue(remedy));
-        with_bbr.into_iter().chain(own).chain(self.parallel_streams()).chain(self.relays()).collect()
+        with_bbr.into_iter().chain(own).chain(self.parallel_streams()).chain(self.relay_remedy()).collect()
     }
 
     /// Returns `remedy` with a congestion control that keeps the queue of the bottleneck short; `None` where the remedy
@@ -76,7 +76,7 @@ impl<'a> Advice<'a> {
         let why =
             format!("{why} BBR paces at what the path carries and bounds the queue: at most as much as is on the way.");
         let id = format!("{}-with-bbr", remedy.id);
-        Some(self.remedy(&id, remedy.scope, remedy.at, changes, why))
+        Some(self.build_remedy(&id, remedy.scope, remedy.at, changes, why))
     }
 
     /// Returns the first buffer to raise: as large as the path needs where its bandwidth was stated, else several times
@@ -86,7 +86,7 @@ impl<'a> Advice<'a> {
         let larger = || {
             Some(whole_mebibytes(self.present_size(constraint == WindowConstraint::ReceiveMaximum)? * NEXT_SIZE_FACTOR))
         };
-        constraint.change(for_the_path.or_else(larger)).into_iter().collect()
+        constraint.removing_change(for_the_path.or_else(larger)).into_iter().collect()
     }
 
     /// Returns the buffer of the settings, or the buffer that the samples show.
@@ -94,7 +94,7 @@ impl<'a> Advice<'a> {
         let seen = || self.evidence.sender_samples.iter();
         if receiving {
             let window = || seen().filter_map(|sample| sample.tcp.snd_wnd).max();
-            self.receiver().map(|host| host.tcp_rmem.max).or_else(window)
+            self.receiver_settings().map(|host| host.tcp_rmem.max).or_else(window)
         } else {
             let buffer = || seen().filter_map(|sample| Some(sample.memory?.sndbuf)).max();
             self.evidence.sender.as_ref().map(|host| host.tcp_wmem.max).or_else(buffer)
@@ -103,7 +103,7 @@ impl<'a> Advice<'a> {
 
     /// Returns a remedy of `first`, and whatever buffer would then stop the transfer short of the path's capacity;
     /// `None` where that is no change of a buffer's largest size.
-    fn raise(&self, first: Vec<Change>) -> Option<Remedy> {
+    fn raise_limits(&self, first: Vec<Change>) -> Option<Remedy> {
         let changes = match &self.outlook {
             Some(outlook) => outlook.with_buffers_for_the_path(first),
             None => first,
@@ -117,94 +117,101 @@ impl<'a> Advice<'a> {
             SEND => ("raise-tcp-wmem", "tcp_wmem", At::Sender),
             _ => ("raise-tcp-rmem", "tcp_rmem", At::Receiver),
         };
-        let why = match self.outlook.as_ref().and_then(|outlook| outlook.maximum_under(outlook.control(), constraint)) {
+        let why = match self
+            .outlook
+            .as_ref()
+            .and_then(|outlook| outlook.maximum_under(outlook.congestion_control(), constraint))
+        {
             Some((_, reason)) => format!("A {setting} of {size} is {reason}."),
             None => format!(
                 "A {setting} of {size} allows several times as much in flight; how much of that helps depends on the \
                  bandwidth of the path, which is not known."
             ),
         };
-        Some(self.remedy(id, Scope::Namespace, at, changes, why))
+        Some(self.build_remedy(id, Scope::Namespace, at, changes, why))
     }
 
     fn let_the_kernel_tune(&self, changes: Vec<Change>, scope: Scope) -> Remedy {
         let why = "A buffer of fixed size fits one path only; left alone, the kernel lets it grow as the path needs.";
-        self.remedy("let-the-kernel-tune", scope, self.verdict.at(), changes, why.to_owned())
+        self.build_remedy("let-the-kernel-tune", scope, self.verdict.limit_place(), changes, why.to_owned())
     }
 
     /// Returns the request under which both ends hold what the path takes, no larger than the hosts are known to grant.
     fn larger_request(&self) -> Option<Remedy> {
         let Buffer::Request(present) = self.evidence.request.buffer else { return None };
         let wanted = whole_mebibytes(self.request_for_the_path().unwrap_or(present * NEXT_SIZE_FACTOR));
-        let granted = [self.receiver().map(kernel::rmem_max), self.evidence.sender.as_ref().map(kernel::wmem_max)];
+        let granted =
+            [self.receiver_settings().map(kernel::rmem_max), self.evidence.sender.as_ref().map(kernel::wmem_max)];
         let size = granted.into_iter().flatten().fold(wanted, ByteCount::min);
         let bound = if size < wanted { ", and is the most that rmem_max and wmem_max grant" } else { "" };
         let why = format!("A request of {size} instead of {present} allows more in flight{bound}.");
         let changes = vec![Change::SocketBuffer(Buffer::Request(size))];
-        (size > present).then(|| self.remedy("larger-socket-buffer", Scope::Socket, self.verdict.at(), changes, why))
+        (size > present)
+            .then(|| self.build_remedy("larger-socket-buffer", Scope::Socket, self.verdict.limit_place(), changes, why))
     }
 
     fn request_for_the_path(&self) -> Option<ByteCount> {
         let window = self.outlook.as_ref()?.bdp_of_a_stream()?;
-        let receiving = self.receiver().map(|host| kernel::request_for_window(host, window, ByteCount::ZERO));
+        let receiving = self.receiver_settings().map(|host| kernel::request_for_window(host, window, ByteCount::ZERO));
         Some(receiving.unwrap_or_default().max(window))
     }
 
     /// `None` where both ends are known to offer scaling already: something between them removes it.
     fn enable_window_scaling(&self, changes: Vec<Change>) -> Option<Remedy> {
         let offers = |host: Option<&HostSettings>| host.map(|host| host.window_scaling);
-        let at = match (offers(self.evidence.sender.as_ref()), offers(self.receiver())) {
+        let at = match (offers(self.evidence.sender.as_ref()), offers(self.receiver_settings())) {
             (_, Some(false)) => At::Receiver,
             (Some(false), _) => At::Sender,
             (Some(true), Some(true)) => return None,
             (Some(true) | None, _) => At::Receiver,
         };
         let why = "Without window scaling at both ends no more than 64 KiB may be in flight.".to_owned();
-        Some(self.remedy("enable-window-scaling", Scope::Namespace, at, changes, why))
+        Some(self.build_remedy("enable-window-scaling", Scope::Namespace, at, changes, why))
     }
 
     /// Returns as many connections as reach the path's capacity together, or several times as many where that is not
     /// known.
     pub(crate) fn parallel_streams(&self) -> Option<Remedy> {
-        let present = self.outlook.as_ref().map_or(self.evidence.request.streams.max(1), Outlook::streams);
+        let present = self.outlook.as_ref().map_or(self.evidence.request.streams.max(1), ChangeOutlook::stream_count);
         let streams = self.streams_for_the_path(present).unwrap_or(present.saturating_mul(4)).min(MAX_STREAMS);
         let why = format!(
             "Each connection has its own windows and buffers, and recovers on its own: {streams} of them carry more."
         );
         let changes = vec![Change::Streams(streams)];
-        (streams > present).then(|| self.remedy("parallel-streams", Scope::Application, At::Sender, changes, why))
+        (streams > present).then(|| self.build_remedy("parallel-streams", Scope::Application, At::Sender, changes, why))
     }
 
     /// Returns a pair of relays, for hosts whose settings may not be changed; `None` where they
     /// would not help, or where nothing can be predicted.
-    fn relays(&self) -> Option<Remedy> {
+    fn relay_remedy(&self) -> Option<Remedy> {
         let outlook = self.outlook.as_ref()?;
         let predicted = outlook.forecast_with_relays()?;
         let why = format!(
             "Two relays split the path, one within about {USUAL_RELAY_RTT} of each host: the windows of the hosts then \
              fill the short stretches, and the relays' own the long one (`fullpipe relay`)."
         );
-        let remedy = self.remedy("relays", Scope::Path, At::Path, Vec::new(), why);
+        let remedy = self.build_remedy("relays", Scope::Path, At::Path, Vec::new(), why);
         // Windows that the kernel tunes may fill the queue between the relays.
         let rtt = outlook.forecast_rtt(&[]).map(|rtt| RttForecast { high: None, ..rtt });
-        let gain = predicted.bits_per_second > outlook.present.scaled(MIN_GAIN);
+        let gain = predicted.bits_per_second > outlook.present.scale_by(MIN_GAIN);
         gain.then_some(Remedy { predicted: Some(predicted), rtt, ..remedy })
     }
 
     fn streams_for_the_path(&self, present: u16) -> Option<u16> {
-        let now = self.outlook.as_ref()?.predict(&[]);
-        let capacity = now.ceiling(Limit::Capacity)?.kernel_model;
-        let of_one =
-            now.ceiling(self.verdict.kind()).map_or(self.outlook.as_ref()?.present, |ceiling| ceiling.kernel_model);
+        let now = self.outlook.as_ref()?.predict_changes(&[]);
+        let capacity = now.find_ceiling(Limit::Capacity)?.kernel_model;
+        let of_one = now
+            .find_ceiling(self.verdict.limit_kind())
+            .map_or(self.outlook.as_ref()?.present, |ceiling| ceiling.kernel_model);
         let streams = (f64::from(present) * capacity.relative_to(of_one)).ceil();
         Some(streams.clamp(1.0, f64::from(MAX_STREAMS)) as u16)
     }
 
     /// `None` where the sender has no BBR, or uses it already.
-    pub(crate) fn bbr(&self) -> Option<Remedy> {
+    pub(crate) fn bbr_remedy(&self) -> Option<Remedy> {
         let can = can_tolerate_loss(self.evidence.sender.as_ref()?) && !self.figures.is_bbr();
         let why = "BBR sends at the rate that it measures, and does not slow down for each loss.".to_owned();
-        can.then(|| self.remedy("congestion-control-bbr", Scope::Socket, At::Sender, vec![tolerate_loss()], why))
+        can.then(|| self.build_remedy("congestion-control-bbr", Scope::Socket, At::Sender, vec![tolerate_loss()], why))
     }
 
     /// Returns the kernel's own queueing discipline in place of one that somebody chose; `None` where that has others
@@ -222,7 +229,7 @@ impl<'a> Advice<'a> {
         let at = At::Sender;
         RESTORABLE_QDISCS
             .contains(&kind.as_str())
-            .then(|| self.remedy("default-queueing-discipline", Scope::Host, at, vec![change], why))
+            .then(|| self.build_remedy("default-queueing-discipline", Scope::Host, at, vec![change], why))
     }
 
     pub(crate) fn own_device(&self) -> Option<&DeviceReport> {
@@ -231,14 +238,14 @@ impl<'a> Advice<'a> {
 
     /// Returns a remedy that only a person can carry out, whose gain cannot be predicted.
     pub(crate) fn by_a_person(&self, manual: &ManualRemedy) -> Remedy {
-        let at = manual.at.unwrap_or(self.verdict.at());
-        let remedy = self.remedy(manual.id, manual.scope, at, Vec::new(), manual.why.to_owned());
+        let at = manual.at.unwrap_or(self.verdict.limit_place());
+        let remedy = self.build_remedy(manual.id, manual.scope, at, Vec::new(), manual.why.to_owned());
         Remedy { predicted: None, rtt: None, ..remedy }
     }
 
-    pub(crate) fn remedy(&self, id: &str, scope: Scope, at: At, changes: Vec<Change>, why: String) -> Remedy {
-        let predicted = self.outlook.as_ref().and_then(|outlook| outlook.forecast(&changes));
-        let predicted = predicted.map(|forecast| self.bounded(forecast, &changes));
+    pub(crate) fn build_remedy(&self, id: &str, scope: Scope, at: At, changes: Vec<Change>, why: String) -> Remedy {
+        let predicted = self.outlook.as_ref().and_then(|outlook| outlook.forecast_rate(&changes));
+        let predicted = predicted.map(|forecast| self.bound_forecast(forecast, &changes));
         let rtt = self.outlook.as_ref().and_then(|outlook| outlook.forecast_rtt(&changes));
         Remedy {
             id: id.to_owned(),
@@ -255,9 +262,10 @@ impl<'a> Advice<'a> {
 
     /// Returns `forecast`, no higher than the limit that would be next: the settings behind the prediction may not
     /// include it.
-    fn bounded(&self, forecast: Forecast, changes: &[Change]) -> Forecast {
+    fn bound_forecast(&self, forecast: Forecast, changes: &[Change]) -> Forecast {
         let next = self.runner_up.and_then(|next| Some((next.kind, next.bits_per_second?)));
-        let Some((_, ceiling)) = next.filter(|(kind, _)| !changes.iter().any(|change| lifts(change, *kind))) else {
+        let Some((_, ceiling)) = next.filter(|(kind, _)| !changes.iter().any(|change| lifts_limit(change, *kind)))
+        else {
             return forecast;
         };
         let bound = |rate: BitRate| rate.min(ceiling);
@@ -267,13 +275,13 @@ impl<'a> Advice<'a> {
 
     /// Returns true if a change that can be predicted is worth making; a remedy that only a person can carry out always
     /// is.
-    pub(crate) fn gains(&self, remedy: &Remedy) -> bool {
+    pub(crate) fn is_worthwhile(&self, remedy: &Remedy) -> bool {
         let present = self.outlook.as_ref().map_or(BitRate::ZERO, |outlook| outlook.present);
-        let enough = |rate: BitRate| rate > present.scaled(MIN_GAIN);
+        let enough = |rate: BitRate| rate > present.scale_by(MIN_GAIN);
         remedy.changes.is_empty() || remedy.predicted.is_none_or(|forecast| enough(forecast.bits_per_second))
     }
 
-    pub(crate) fn receiver(&self) -> Option<&HostSettings> {
+    pub(crate) fn receiver_settings(&self) -> Option<&HostSettings> {
         self.evidence.receiver.as_ref()
     }
 }
@@ -286,7 +294,7 @@ pub(crate) fn fills_a_queue(remedy: &Remedy) -> bool {
 }
 
 /// Returns true if a change moves the ceiling `kind`, so that its measured figure says nothing about the time after.
-fn lifts(change: &Change, kind: Limit) -> bool {
+fn lifts_limit(change: &Change, kind: Limit) -> bool {
     match change {
         Change::Streams(_) => kind != Limit::Capacity,
         Change::SocketBuffer(_) => matches!(kind, Limit::SendBuffer | Limit::ReceiveWindow),

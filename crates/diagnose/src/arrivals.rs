@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{Evidence, LossVerdict, Progress, Sample, TcpInfo};
+use fullpipe_record::{Evidence, LossVerdict, Sample, TcpInfo, TransferProgress};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
-use crate::figures::share;
+use crate::figures::share_of_votes;
 use crate::flow::by_stream;
 use crate::loss_episodes::LossEpisodes;
 use crate::path;
@@ -19,7 +19,7 @@ use crate::thresholds::{
 };
 
 /// The figures of the receiving end's samples, over the part that is judged.
-pub(crate) struct Arrivals<'a> {
+pub(crate) struct ReceiverSampleFigures<'a> {
     pub(crate) evidence: &'a Evidence,
     /// Every sample of each connection, by time.
     pub(crate) whole: Vec<Vec<&'a Sample>>,
@@ -38,8 +38,8 @@ pub(crate) struct Arrivals<'a> {
     pub(crate) pauses: Option<Ratio>,
 }
 
-impl<'a> Arrivals<'a> {
-    pub(crate) fn of(evidence: &'a Evidence) -> Self {
+impl<'a> ReceiverSampleFigures<'a> {
+    pub(crate) fn from_evidence(evidence: &'a Evidence) -> Self {
         let (first, last) = evidence.steady.map_or((Span::ZERO, Span::MAX), |steady| {
             (steady.ramp.saturating_sub(Span::from_nanos(1)), steady.ramp + steady.duration)
         });
@@ -54,11 +54,11 @@ impl<'a> Arrivals<'a> {
         let estimates = flows.iter().flatten().filter_map(|sample| sample.tcp.rcv_rtt).filter(|rtt| *rtt > Span::ZERO);
         let estimate = median(estimates.collect()).or(evidence.loaded_rtt).or(evidence.idle_rtt);
         let estimate = estimate.filter(|rtt| *rtt > Span::ZERO);
-        let rate = rate(evidence, &flows);
+        let rate = arrival_rate(evidence, &flows);
         let mut arrivals = Self { rate, rtt: estimate, estimate, pauses: None, evidence, whole, flows };
         arrivals.pauses = arrivals.pauses_in_the_estimate();
         // Connections that share a full link have pauses too, and losses.
-        if arrivals.pauses.is_some() && arrivals.losses() < MIN_RECOVERIES {
+        if arrivals.pauses.is_some() && arrivals.loss_rounds() < MIN_RECOVERIES {
             arrivals.rtt = arrivals.known_rtt();
         }
         arrivals
@@ -69,12 +69,12 @@ impl<'a> Arrivals<'a> {
     }
 
     /// Each snapshot with the one before it.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Sample, &Sample)> {
+    pub(crate) fn snapshot_pairs(&self) -> impl Iterator<Item = (&Sample, &Sample)> {
         self.flows.iter().flat_map(|flow| flow.windows(2).map(|pair| (pair[0], pair[1])))
     }
 
     /// The window that is usually advertised, all connections together.
-    pub(crate) fn window(&self) -> Option<ByteCount> {
+    pub(crate) fn usual_window(&self) -> Option<ByteCount> {
         let of_flow = |flow: &Vec<&Sample>| median(flow.iter().filter_map(|sample| own_window(&sample.tcp)).collect());
         let windows: Vec<ByteCount> = self.flows.iter().filter_map(of_flow).collect();
         (!windows.is_empty()).then(|| windows.into_iter().sum())
@@ -87,18 +87,18 @@ impl<'a> Arrivals<'a> {
 
     fn pauses_in_the_estimate(&self) -> Option<Ratio> {
         let estimate = self.estimate?;
-        if estimate <= self.known_rtt()?.scaled(INFLATED_RTT_FACTOR) + CLOCK_TICK {
+        if estimate <= self.known_rtt()?.scale_by(INFLATED_RTT_FACTOR) + CLOCK_TICK {
             return None;
         }
         let frame = self.mss().filter(|mss| *mss <= MAX_FRAME);
         let on_the_line = frame.map_or(Span::ZERO, |mss| self.rate.time_for(mss * 2));
-        let pause = estimate.scaled(BURST_PAUSE) + CLOCK_TICK + on_the_line;
+        let pause = estimate.scale_by(BURST_PAUSE) + CLOCK_TICK + on_the_line;
         let mut silences: BTreeMap<Span, Span> = BTreeMap::new();
         for snapshot in self.snapshots() {
             let silence = snapshot.tcp.since_data_received?;
             silences.entry(snapshot.at).and_modify(|least| *least = silence.min(*least)).or_insert(silence);
         }
-        share(silences.values().map(|silence| Some(*silence > pause)))
+        share_of_votes(silences.values().map(|silence| Some(*silence > pause)))
             .filter(|silent| silent.get() >= MIN_BURST_PAUSES_SHARE)
     }
 
@@ -119,7 +119,7 @@ impl<'a> Arrivals<'a> {
         let (echoes, estimate) = (self.evidence.loaded_rtt.or(self.rtt), self.rtt);
         let least = echoes.zip(estimate).map(|(echoes, estimate)| echoes.min(estimate));
         let idle = self.evidence.idle_rtt;
-        least.zip(idle).is_some_and(|(loaded, idle)| loaded > idle.scaled(factor) + on_the_line + CLOCK_TICK)
+        least.zip(idle).is_some_and(|(loaded, idle)| loaded > idle.scale_by(factor) + on_the_line + CLOCK_TICK)
     }
 
     /// Returns true if the data arrives at one rate throughout, as behind a bottleneck that never runs empty.
@@ -130,8 +130,8 @@ impl<'a> Arrivals<'a> {
     /// Returns true if the connections are silent for much of each round trip, though never for
     /// longer; `None` if the samples do not show it.
     pub(crate) fn comes_in_bursts(&self) -> Option<bool> {
-        let pause = self.rtt?.scaled(BURST_PAUSE) + CLOCK_TICK;
-        let silent = share(self.snapshots().map(|now| Some(now.tcp.since_data_received? > pause)))?;
+        let pause = self.rtt?.scale_by(BURST_PAUSE) + CLOCK_TICK;
+        let silent = share_of_votes(self.snapshots().map(|now| Some(now.tcp.since_data_received? > pause)))?;
         Some(silent.get() >= MIN_BURST_PAUSES_SHARE)
     }
 
@@ -146,7 +146,7 @@ impl<'a> Arrivals<'a> {
     }
 
     /// Round trips in which data arrived out of order, of the connection that had most of them.
-    pub(crate) fn losses(&self) -> u64 {
+    pub(crate) fn loss_rounds(&self) -> u64 {
         self.most_rounds(self.with_losses())
     }
 
@@ -157,17 +157,17 @@ impl<'a> Arrivals<'a> {
     }
 
     fn most_rounds(&self, flows: &[Vec<&Sample>]) -> u64 {
-        flows.iter().map(|flow| self.episodes(flow).rounds()).max().unwrap_or(0)
+        flows.iter().map(|flow| self.loss_episodes(flow).loss_rounds()).max().unwrap_or(0)
     }
 
-    fn episodes(&self, flow: &[&Sample]) -> LossEpisodes {
-        LossEpisodes::of(flow, self.rtt.unwrap_or_default())
+    fn loss_episodes(&self, flow: &[&Sample]) -> LossEpisodes {
+        LossEpisodes::from_samples(flow, self.rtt.unwrap_or_default())
     }
 
     /// Returns true if the sender goes on at about its rate after the few losses that there are.
     pub(crate) fn keeps_its_rate(&self) -> bool {
         let Some(ramp) = self.evidence.steady.map(|steady| steady.ramp) else { return false };
-        let kept = self.most_lost().and_then(|episodes| episodes.kept(ramp));
+        let kept = self.most_lost().and_then(|episodes| episodes.retained_rate(ramp));
         let is_reno = self.evidence.request.congestion.as_deref() == Some("reno");
         kept.is_some_and(|kept| kept >= if is_reno { KEPT_BY_RENO } else { KEPT_BY_CUBIC })
     }
@@ -178,21 +178,21 @@ impl<'a> Arrivals<'a> {
     }
 
     fn most_lost(&self) -> Option<LossEpisodes> {
-        self.whole.iter().map(|flow| self.episodes(flow)).max_by_key(LossEpisodes::rounds)
+        self.whole.iter().map(|flow| self.loss_episodes(flow)).max_by_key(LossEpisodes::loss_rounds)
     }
 
     /// Returns true if the path carried clearly faster data, until a repair that only a policer makes so long.
     pub(crate) fn shows_a_policer_in_a_long_repair(&self) -> bool {
         let Some((lost, mss)) = self.most_lost().zip(self.mss()) else { return false };
-        let highest = (mss * lost.highest()).as_f64() * 8.0;
+        let highest = (mss * lost.max_arrival_rate()).as_f64() * 8.0;
         self.whole.len() == 1 && lost.has_a_long_repair() && highest >= self.rate.as_f64() * NO_BURST_BEFORE_QUEUE
     }
 
     /// Returns true if data arrives about as fast as it did when BBR lost packets, at its start, and nothing is lost
     /// since: the bottleneck's queue overflowed then. A policer would have let a faster burst pass.
     pub(crate) fn bbr_has_what_it_ever_had(&self) -> bool {
-        let lost_at_first = self.most_rounds(&self.flows) == 0 && self.losses() > 0;
-        let now = || Some(self.rate.as_f64() / ((self.mss()? * self.most_lost()?.highest()).as_f64() * 8.0));
+        let lost_at_first = self.most_rounds(&self.flows) == 0 && self.loss_rounds() > 0;
+        let now = || Some(self.rate.as_f64() / ((self.mss()? * self.most_lost()?.max_arrival_rate()).as_f64() * 8.0));
         let is_single = self.whole.len() == 1;
         self.is_bbr() && is_single && lost_at_first && now().is_some_and(|now| now * NO_BURST_BEFORE_QUEUE >= 1.0)
     }
@@ -200,39 +200,40 @@ impl<'a> Arrivals<'a> {
     /// Returns true if the data never arrived as fast as a path of the stated bandwidth carries it. A queue that is
     /// short, but serves no other flow, passes it so before each loss.
     pub(crate) fn never_had_the_link(&self) -> bool {
-        let highest = || Some((self.mss()? * self.most_lost()?.highest()).as_f64() * 8.0);
+        let highest = || Some((self.mss()? * self.most_lost()?.max_arrival_rate()).as_f64() * 8.0);
         let stated = self.stated_capacity().filter(|_| self.whole.len() == 1);
         stated.zip(highest()).is_some_and(|(stated, highest)| highest < stated.as_f64() * WHOLE_LINK_SHARE)
     }
 
     /// Returns true if data arrived so many times as fast before a loss, for about a round trip.
     pub(crate) fn was_faster(&self, factor: f64) -> bool {
-        let highest = || Some((self.mss()? * self.most_lost()?.highest()).as_f64() * 8.0);
+        let highest = || Some((self.mss()? * self.most_lost()?.max_arrival_rate()).as_f64() * 8.0);
         self.whole.len() == 1 && highest().is_some_and(|highest| highest >= self.rate.as_f64() * factor)
     }
 
     /// Returns true if more and more data arrives: clearly more in the last third of the judged part than in the first,
     /// and as much as in between in the second.
     pub(crate) fn grows(&self) -> bool {
-        let progress = Progress::of_receiver(&self.evidence.receiver_samples, Span::MAX);
+        let progress = TransferProgress::of_receiver(&self.evidence.receiver_samples, Span::MAX);
         let times = || self.snapshots().map(|snapshot| snapshot.at);
         let (Some(begin), Some(end)) = (times().min(), times().max()) else { return false };
         let third = end.saturating_sub(begin) / 3;
         let [first, second, last] = [0, 1, 2].map(|index| {
             let from = begin + third * index;
-            progress.rate(from, from + third)
+            progress.mean_rate(from, from + third)
         });
-        first > BitRate::ZERO && last >= first.scaled(REGROWN_WINDOW_FACTOR) && second >= first && second <= last
+        first > BitRate::ZERO && last >= first.scale_by(REGROWN_WINDOW_FACTOR) && second >= first && second <= last
     }
 
     /// Cause of the losses, where they show it, from the connection that had most of them.
     pub(crate) fn cause_of_losses(&self) -> Option<LossVerdict> {
-        self.most_lost()?.cause(self.evidence.steady?.ramp)
+        self.most_lost()?.loss_cause(self.evidence.steady?.ramp)
     }
 
     pub(crate) fn share_out_of_order(&self) -> Option<f64> {
         let flows = self.with_losses();
-        let (late, all) = (growth(flows, |tcp| tcp.out_of_order_in)?, growth(flows, |tcp| tcp.data_segs_in)?);
+        let (late, all) =
+            (counter_growth(flows, |tcp| tcp.out_of_order_in)?, counter_growth(flows, |tcp| tcp.data_segs_in)?);
         Some(late as f64 / (all as f64).max(1.0))
     }
 
@@ -241,14 +242,15 @@ impl<'a> Arrivals<'a> {
     /// do not show it.
     pub(crate) fn loss_explains_the_rate(&self) -> Option<bool> {
         let (rtt, mss) = (self.rtt?, self.mss()?);
-        let episodes: u64 = self.losses() * self.flows.len() as u64;
-        let segments = growth(self.with_losses(), |tcp| tcp.data_segs_in)?;
-        let loss = Ratio::of(episodes as f64, segments.max(episodes) as f64);
-        let control = self.evidence.request.congestion.as_deref().and_then(CongestionControl::named);
-        let of_one = window::rate(control.unwrap_or(CongestionControl::Cubic).window(loss, rtt, mss)?, rtt);
-        let expected = of_one.scaled(self.flows.len() as f64);
+        let episodes: u64 = self.loss_rounds() * self.flows.len() as u64;
+        let segments = counter_growth(self.with_losses(), |tcp| tcp.data_segs_in)?;
+        let loss = Ratio::from_quotient(episodes as f64, segments.max(episodes) as f64);
+        let control = self.evidence.request.congestion.as_deref().and_then(CongestionControl::from_name);
+        let of_one =
+            window::rate_of_window(control.unwrap_or(CongestionControl::Cubic).mean_window(loss, rtt, mss)?, rtt);
+        let expected = of_one.scale_by(self.flows.len() as f64);
         let much = self.share_out_of_order()? >= MUCH_OUT_OF_ORDER;
-        Some(much || expected <= self.rate.scaled(EXPLAINED_BY_LOSS_FACTOR))
+        Some(much || expected <= self.rate.scale_by(EXPLAINED_BY_LOSS_FACTOR))
     }
 
     /// Returns the payload that the stated bandwidth can carry.
@@ -260,21 +262,21 @@ impl<'a> Arrivals<'a> {
 }
 
 /// Returns the growth of a counter, all connections together.
-pub(crate) fn growth(flows: &[Vec<&Sample>], counter: fn(&TcpInfo) -> Option<SegCount>) -> Option<u64> {
+pub(crate) fn counter_growth(flows: &[Vec<&Sample>], counter: fn(&TcpInfo) -> Option<SegCount>) -> Option<u64> {
     let of_flow =
         |flow: &Vec<&Sample>| Some(counter(&flow.last()?.tcp)?.saturating_sub(counter(&flow.first()?.tcp)?).get());
     flows.iter().filter_map(of_flow).reduce(u64::saturating_add)
 }
 
 /// The steady rate, or what arrived from the first snapshot to the last.
-fn rate(evidence: &Evidence, flows: &[Vec<&Sample>]) -> BitRate {
+fn arrival_rate(evidence: &Evidence, flows: &[Vec<&Sample>]) -> BitRate {
     if let Some(steady) = evidence.steady {
         return steady.rate;
     }
     let arrived = |sample: &Sample| sample.tcp.bytes_received.unwrap_or(sample.bytes);
     let of_flow = |flow: &Vec<&Sample>| {
         let (first, last) = (flow.first()?, flow.last()?);
-        Some(BitRate::of(arrived(last).saturating_sub(arrived(first)), last.at.saturating_sub(first.at)))
+        Some(BitRate::from_bytes_in(arrived(last).saturating_sub(arrived(first)), last.at.saturating_sub(first.at)))
     };
     flows.iter().filter_map(of_flow).sum()
 }

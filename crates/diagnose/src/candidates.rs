@@ -11,7 +11,7 @@ use LegalVerdict::{
     SendBuffer, SenderApplication,
 };
 
-use crate::finding::Finding;
+use crate::finding::LimitFinding;
 
 /// A set of verdicts, one of which is right, and what would show which.
 struct CandidateSet {
@@ -24,7 +24,7 @@ const fn set(verdicts: &'static [LegalVerdict], would_distinguish: &'static str)
     CandidateSet { verdicts, would_distinguish }
 }
 
-/// Returns every set of a view. A finding of [`Finding::one_of_several`] is in one of its view.
+/// Returns every set of a view. A finding of [`LimitFinding::one_of_several`] is in one of its view.
 const fn sets_of(view: Basis) -> &'static [CandidateSet] {
     match view {
         Basis::BothEnds => &[],
@@ -345,7 +345,7 @@ const OF_CAPTURE: [CandidateSet; 28] = [
 
 /// Returns the verdicts that `view` cannot distinguish from `found`, itself first, and what would show which is right;
 /// none where the evidence decides.
-pub(crate) fn candidates(view: Basis, found: &Finding) -> (Vec<Candidate>, Option<String>) {
+pub(crate) fn find_candidates(view: Basis, found: &LimitFinding) -> (Vec<Candidate>, Option<String>) {
     let sets = || sets_of(view).iter().filter(|_| found.is_one_of_several);
     let has_other = |set: &&CandidateSet| found.other.is_none_or(|other| set.verdicts.contains(&other));
     let own = sets().find(|set| set.verdicts.first() == Some(&found.verdict) && has_other(set));
@@ -381,11 +381,11 @@ mod tests {
 
     #[test]
     fn a_finding_that_is_sure_has_no_candidates_and_another_is_the_first() {
-        let sure = Finding::new(LossVerdict::Policer, Ratio::ONE);
-        assert!(candidates(Basis::Receiver, &sure).0.is_empty());
+        let sure = LimitFinding::new(LossVerdict::Policer, Ratio::ONE);
+        assert!(find_candidates(Basis::Receiver, &sure).0.is_empty());
         let unsure = sure.one_of_several();
-        assert!(candidates(Basis::BothEnds, &unsure).0.is_empty(), "the view decides");
-        let (all, would_distinguish) = candidates(Basis::Receiver, &unsure);
+        assert!(find_candidates(Basis::BothEnds, &unsure).0.is_empty(), "the view decides");
+        let (all, would_distinguish) = find_candidates(Basis::Receiver, &unsure);
         assert_eq!((all.len(), all[0]), (3, Candidate::from(LegalVerdict::from(LossVerdict::Policer))));
         assert!(would_distinguish.is_some());
     }

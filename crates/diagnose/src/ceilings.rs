@@ -5,19 +5,19 @@ use fullpipe_model::window;
 use fullpipe_record::{Buffer, Limit, Segmentation};
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::figures::Figures;
-use crate::finding::Finding;
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
 use crate::limits::{loss, send_buffer};
 use crate::path;
 use crate::thresholds::INITIAL_WINDOW;
 
 /// Returns every ceiling that the evidence gives, of all streams together, as payload.
-pub(crate) fn ceilings(figures: &Figures, finding: &Finding) -> BTreeMap<Limit, BitRate> {
-    let per_rtt = |size: Option<ByteCount>| Some(window::rate(size?, figures.rtt?));
+pub(crate) fn find_ceilings(figures: &SenderSampleFigures, finding: &LimitFinding) -> BTreeMap<Limit, BitRate> {
+    let per_rtt = |size: Option<ByteCount>| Some(window::rate_of_window(size?, figures.rtt?));
     let all = [
-        (Limit::ReceiveWindow, per_rtt(figures.most(|snapshot| snapshot.window))),
+        (Limit::ReceiveWindow, per_rtt(figures.max_size(|snapshot| snapshot.window))),
         (Limit::SendBuffer, send_buffer_ceiling(figures, finding)),
-        (Limit::CongestionWindow, per_rtt(figures.mean(|snapshot| snapshot.cwnd))),
+        (Limit::CongestionWindow, per_rtt(figures.mean_size(|snapshot| snapshot.cwnd))),
         (Limit::Capacity, path::stated_capacity(figures)),
         (Limit::Loss, loss_ceiling(figures)),
     ];
@@ -26,9 +26,9 @@ pub(crate) fn ceilings(figures: &Figures, finding: &Finding) -> BTreeMap<Limit, 
 
 /// Returns those that speak for or against `finding`: a sender with a window of a few segments waits for timers, so
 /// that it has less than a window in each round trip.
-pub(crate) fn held_against(figures: &Figures, finding: &Finding) -> BTreeMap<Limit, BitRate> {
-    let mut ceilings = ceilings(figures, finding);
-    let window = figures.mean(|snapshot| snapshot.window).zip(figures.mss);
+pub(crate) fn held_against(figures: &SenderSampleFigures, finding: &LimitFinding) -> BTreeMap<Limit, BitRate> {
+    let mut ceilings = find_ceilings(figures, finding);
+    let window = figures.mean_size(|snapshot| snapshot.window).zip(figures.mss);
     if window.is_some_and(|(window, mss)| window < mss * INITIAL_WINDOW) {
         ceilings.remove(&Limit::ReceiveWindow);
     }
@@ -37,20 +37,20 @@ pub(crate) fn held_against(figures: &Figures, finding: &Finding) -> BTreeMap<Lim
 
 /// Returns the rate that the send buffers of all streams leave: as measured where they are the limit; elsewhere what
 /// the kernel tunes them to if it does, less what such a writer lets run down.
-fn send_buffer_ceiling(figures: &Figures, finding: &Finding) -> Option<BitRate> {
-    if finding.kind() == Limit::SendBuffer {
-        return send_buffer::ceiling(figures);
+fn send_buffer_ceiling(figures: &SenderSampleFigures, finding: &LimitFinding) -> Option<BitRate> {
+    if finding.limit_kind() == Limit::SendBuffer {
+        return send_buffer::buffer_ceiling(figures);
     }
-    let seen = figures.most(|snapshot| snapshot.sndbuf)?;
+    let seen = figures.max_size(|snapshot| snapshot.sndbuf)?;
     let evidence = figures.evidence;
     let tuned = evidence.sender.as_ref().filter(|_| evidence.request.buffer == Buffer::Automatic);
-    let size = tuned.map_or(seen, |settings| seen.max(settings.tcp_wmem.max * u64::from(figures.streams())));
-    let each = ByteCount::new(size.get() / u64::from(figures.streams()).max(1));
-    let fill = kernel::fill(evidence.request.writer, Segmentation::Trains, figures.mss?, each, figures.rtt?);
-    Some(window::rate(size.scaled(fill.mid.get()), figures.rtt?))
+    let size = tuned.map_or(seen, |settings| seen.max(settings.tcp_wmem.max * u64::from(figures.stream_count())));
+    let each = ByteCount::new(size.get() / u64::from(figures.stream_count()).max(1));
+    let fill = kernel::mean_fill(evidence.request.writer, Segmentation::Trains, figures.mss?, each, figures.rtt?);
+    Some(window::rate_of_window(size.scale_by(fill.mid.get()), figures.rtt?))
 }
 
-fn loss_ceiling(figures: &Figures) -> Option<BitRate> {
-    let lost = figures.retransmitted().filter(|lost| lost.again > 0)?;
+fn loss_ceiling(figures: &SenderSampleFigures) -> Option<BitRate> {
+    let lost = figures.retransmitted_segments().filter(|lost| lost.again > 0)?;
     loss::rates_under_loss(figures, lost).map(|(low, _)| low)
 }

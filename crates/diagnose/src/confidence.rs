@@ -8,7 +8,7 @@
 use fullpipe_record::{Basis, Limit};
 use fullpipe_units::Ratio;
 
-use crate::finding::Finding;
+use crate::finding::LimitFinding;
 use crate::signals::Signals;
 use crate::thresholds::{MAX_CONFIDENCE_OF_FEW, MIN_SURE_SEGMENTS};
 
@@ -31,8 +31,8 @@ const OF_ROUND_TRIPS: [f64; 2] = [0.4, 20.0];
 
 /// Returns the confidence in `finding` by the `signals` of its transfer, to a hundredth; zero of one that names no
 /// limit.
-pub(crate) fn confidence(view: Basis, finding: &Finding, signals: &Signals) -> Ratio {
-    if finding.kind() == Limit::Unknown {
+pub(crate) fn confidence(view: Basis, finding: &LimitFinding, signals: &Signals) -> Ratio {
+    if finding.limit_kind() == Limit::Unknown {
         return Ratio::ZERO;
     }
     let segments = signals.data_segments.map(|count| count as f64);
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn more_evidence_and_more_of_the_time_make_a_verdict_surer_in_every_view() {
-        let found = |share| Finding::new(LossVerdict::Policer, Ratio::new(share));
+        let found = |share| LimitFinding::new(LossVerdict::Policer, Ratio::new(share));
         for view in VIEWS {
             let sure = |share, segments, rounds| confidence(view, &found(share), &signals(segments, rounds)).get();
             let course = [sure(0.5, 50, 5.0), sure(1.0, 50, 5.0), sure(1.0, 5_000, 5.0), sure(1.0, 5_000, 100.0)];
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn fewer_than_ten_segments_are_never_more_than_half_sure_and_nothing_found_is_not_sure() {
-        let found = Finding::new(LossVerdict::Policer, Ratio::ONE);
-        let unknown = Finding::new(UnknownVerdict::EvidenceMissing, Ratio::ONE);
+        let found = LimitFinding::new(LossVerdict::Policer, Ratio::ONE);
+        let unknown = LimitFinding::new(UnknownVerdict::EvidenceMissing, Ratio::ONE);
         for view in VIEWS {
             assert!(confidence(view, &found, &signals(9, 100.0)).get() <= 0.5);
             assert!(confidence(view, &found, &signals(10, 100.0)).get() > 0.5);

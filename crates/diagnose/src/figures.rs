@@ -1,17 +1,17 @@
 use fullpipe_model::loss::CongestionControl;
-use fullpipe_record::{Evidence, Progress, Steady, TcpInfo, least_rtt};
+use fullpipe_record::{Evidence, Steady, TcpInfo, TransferProgress, least_rtt};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
-use crate::flow::Flow;
-use crate::snapshot::Snapshot;
+use crate::flow::SenderStream;
+use crate::snapshot::JudgedSample;
 use crate::thresholds::{IGNORES_LOSS_FACTOR, MIN_LOSS_OF_PROBES, MIN_SEGMENTS_OF_SHARE};
 
 /// The figures of the sending end's samples, over the part of the transfer that is judged.
-pub(crate) struct Figures<'a> {
+pub(crate) struct SenderSampleFigures<'a> {
     pub(crate) evidence: &'a Evidence,
     /// The part that is judged; everything where there is none.
     pub(crate) part: Option<Steady>,
-    pub(crate) flows: Vec<Flow<'a>>,
+    pub(crate) flows: Vec<SenderStream<'a>>,
     /// Mean rate of all streams.
     pub(crate) rate: BitRate,
     /// Payload of a full segment.
@@ -24,7 +24,7 @@ pub(crate) struct Figures<'a> {
 
 /// Data segments of the judged part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Retransmitted {
+pub(crate) struct RetransmittedSegments {
     /// Retransmitted segments.
     pub(crate) again: u64,
     /// Sent in all.
@@ -33,10 +33,10 @@ pub(crate) struct Retransmitted {
     pub(crate) episodes: u64,
 }
 
-impl Retransmitted {
+impl RetransmittedSegments {
     /// Share of the segments that were retransmitted, at most all.
-    pub(crate) fn ratio(self) -> Ratio {
-        Ratio::of(self.again.min(self.sent) as f64, self.sent as f64)
+    pub(crate) fn segment_share(self) -> Ratio {
+        Ratio::from_quotient(self.again.min(self.sent) as f64, self.sent as f64)
     }
 
     /// Returns the share of the packets, or their count where there are too few for a share.
@@ -45,33 +45,33 @@ impl Retransmitted {
         if sent < MIN_SEGMENTS_OF_SHARE {
             format!("{again} of {sent} packets")
         } else {
-            format!("{} of the packets", self.ratio())
+            format!("{} of the packets", self.segment_share())
         }
     }
 
     /// The same, with everything sent again in one recovery counted once; what was seen of recoveries may be less than
     /// there were.
     pub(crate) fn episode_ratio(self) -> Ratio {
-        Ratio::of(self.episodes.min(self.again) as f64, self.sent as f64)
+        Ratio::from_quotient(self.episodes.min(self.again) as f64, self.sent as f64)
     }
 }
 
-impl<'a> Figures<'a> {
+impl<'a> SenderSampleFigures<'a> {
     /// Judges the steady part, or everything where there is none.
-    pub(crate) fn of(evidence: &'a Evidence) -> Self {
-        Self::over(evidence, evidence.steady)
+    pub(crate) fn from_evidence(evidence: &'a Evidence) -> Self {
+        Self::from_part(evidence, evidence.steady)
     }
 
     /// Judges `part` of the transfer.
-    pub(crate) fn over(evidence: &'a Evidence, part: Option<Steady>) -> Self {
-        let flows = Flow::all(evidence, part);
+    pub(crate) fn from_part(evidence: &'a Evidence, part: Option<Steady>) -> Self {
+        let flows = SenderStream::from_sender_samples(evidence, part);
         let snapshots = || flows.iter().flat_map(|flow| &flow.snapshots);
         let mss = snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_mss).max();
         let smoothed = median(snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect());
         Self {
             evidence,
             part,
-            rate: rate(evidence, part),
+            rate: judged_rate(evidence, part),
             mss: mss.filter(|mss| *mss > ByteCount::ZERO),
             idle_rtt: idle_rtt(evidence),
             rtt: smoothed.or(evidence.loaded_rtt).or(evidence.idle_rtt).filter(|rtt| *rtt > Span::ZERO),
@@ -80,22 +80,22 @@ impl<'a> Figures<'a> {
     }
 
     /// The judged samples of all streams.
-    pub(crate) fn snapshots(&self) -> impl Iterator<Item = &Snapshot<'a>> {
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = &JudgedSample<'a>> {
         self.flows.iter().flat_map(|flow| &flow.snapshots)
     }
 
     /// The rate that the sending program was asked for, all streams together.
-    pub(crate) fn offered(&self) -> Option<BitRate> {
-        Some(self.evidence.request.rate?.scaled(f64::from(self.streams().max(1))))
+    pub(crate) fn offered_rate(&self) -> Option<BitRate> {
+        Some(self.evidence.request.rate?.scale_by(f64::from(self.stream_count().max(1))))
     }
 
     /// The streams that sent.
-    pub(crate) fn streams(&self) -> u16 {
+    pub(crate) fn stream_count(&self) -> u16 {
         u16::try_from(self.flows.len()).unwrap_or(u16::MAX).max(1)
     }
 
     /// Congestion control of the sender, as far as it is known.
-    pub(crate) fn congestion(&self) -> Option<&'a str> {
+    pub(crate) fn congestion_control(&self) -> Option<&'a str> {
         let evidence = self.evidence;
         let read_back = evidence.sender_sockets.first().map(|socket| socket.congestion.as_str());
         let asked = || evidence.request.congestion.as_deref();
@@ -105,7 +105,7 @@ impl<'a> Figures<'a> {
 
     /// Returns true if the sender paces by its own estimate of the path, and so leaves its window half empty.
     pub(crate) fn is_bbr(&self) -> bool {
-        match self.congestion() {
+        match self.congestion_control() {
             Some(name) => name.starts_with("bbr"),
             None => self.ignores_loss(),
         }
@@ -115,52 +115,56 @@ impl<'a> Figures<'a> {
     /// have with so many of them.
     fn ignores_loss(&self) -> bool {
         let of_capture = || {
-            let lost = self.evidence.capture.and(self.retransmitted())?.ratio();
-            let window = CongestionControl::Cubic.window(lost, self.rtt?, self.mss?)?;
-            let in_flight = self.rate.bytes_in(self.rtt?).scaled(1.0 / f64::from(self.streams()));
-            Some(lost.get() >= MIN_LOSS_OF_PROBES && in_flight > window.scaled(IGNORES_LOSS_FACTOR))
+            let lost = self.evidence.capture.and(self.retransmitted_segments())?.segment_share();
+            let window = CongestionControl::Cubic.mean_window(lost, self.rtt?, self.mss?)?;
+            let in_flight = self.rate.bytes_in(self.rtt?).scale_by(1.0 / f64::from(self.stream_count()));
+            Some(lost.get() >= MIN_LOSS_OF_PROBES && in_flight > window.scale_by(IGNORES_LOSS_FACTOR))
         };
         of_capture() == Some(true)
     }
 
     /// Share of the time in which a stream had nothing outstanding and nothing queued.
-    pub(crate) fn idle(&self) -> Option<Ratio> {
-        let busy = self.total(|tcp| tcp.busy.map(Span::as_nanos));
+    pub(crate) fn idle_share(&self) -> Option<Ratio> {
+        let busy = self.total_growth(|tcp| tcp.busy.map(Span::as_nanos));
         match busy {
             Some(busy) => {
-                let elapsed: Span = self.flows.iter().map(Flow::elapsed).sum();
+                let elapsed: Span = self.flows.iter().map(SenderStream::judged_duration).sum();
                 let idle = elapsed.saturating_sub(Span::from_nanos(busy));
-                Some(Ratio::of(idle.as_secs_f64(), elapsed.as_secs_f64()))
+                Some(Ratio::from_quotient(idle.as_secs_f64(), elapsed.as_secs_f64()))
             }
-            None => share(self.snapshots().map(|snapshot| snapshot.outstanding.map(|_| !snapshot.busy()))),
+            None => share_of_votes(self.snapshots().map(|snapshot| snapshot.outstanding.map(|_| !snapshot.is_busy()))),
         }
     }
 
     /// A clock of the kernel as a share of the time in which there was something to send, at most all of it.
     pub(crate) fn share_of_busy(&self, clock: impl Fn(&TcpInfo) -> Option<Span>) -> Option<Ratio> {
-        let busy = self.total(|tcp| tcp.busy.map(Span::as_nanos))?;
-        let limited = self.total(|tcp| clock(tcp).map(Span::as_nanos))?;
-        Some(Ratio::of(limited.min(busy) as f64, busy as f64))
+        let busy = self.total_growth(|tcp| tcp.busy.map(Span::as_nanos))?;
+        let limited = self.total_growth(|tcp| clock(tcp).map(Span::as_nanos))?;
+        Some(Ratio::from_quotient(limited.min(busy) as f64, busy as f64))
     }
 
     /// Returns the retransmitted segments. Before Linux 4.6 the kernel does not count data segments; acknowledged bytes
     /// stand in.
-    pub(crate) fn retransmitted(&self) -> Option<Retransmitted> {
-        let again = self.total(|tcp| tcp.total_retrans.map(SegCount::get))?;
-        let needless = self.total(|tcp| tcp.dsack_dups.map(SegCount::get)).unwrap_or(0);
-        let counted = self.total(|tcp| tcp.data_segs_out.map(SegCount::get));
+    pub(crate) fn retransmitted_segments(&self) -> Option<RetransmittedSegments> {
+        let again = self.total_growth(|tcp| tcp.total_retrans.map(SegCount::get))?;
+        let needless = self.total_growth(|tcp| tcp.dsack_dups.map(SegCount::get)).unwrap_or(0);
+        let counted = self.total_growth(|tcp| tcp.data_segs_out.map(SegCount::get));
         let estimated = || {
-            let acked = self.total(|tcp| tcp.bytes_acked.map(ByteCount::get))?;
+            let acked = self.total_growth(|tcp| tcp.bytes_acked.map(ByteCount::get))?;
             Some((acked / self.mss?.get()).saturating_add(again))
         };
-        let episodes = self.flows.iter().map(|flow| crate::losses::episodes(flow)).sum();
-        Some(Retransmitted { again: again.saturating_sub(needless), sent: counted.or_else(estimated)?, episodes })
+        let episodes = self.flows.iter().map(|flow| crate::losses::recovery_count(flow)).sum();
+        Some(RetransmittedSegments {
+            again: again.saturating_sub(needless),
+            sent: counted.or_else(estimated)?,
+            episodes,
+        })
     }
 
     /// Returns the retransmitted segments of the judged part, or of the whole transfer where the judged part has none:
     /// a few seconds may pass between losses that hold a window down all the same.
-    pub(crate) fn lost(&self) -> Option<Retransmitted> {
-        let judged = self.retransmitted()?;
+    pub(crate) fn lost_segments(&self) -> Option<RetransmittedSegments> {
+        let judged = self.retransmitted_segments()?;
         if judged.again > 0 {
             return Some(judged);
         }
@@ -168,17 +172,21 @@ impl<'a> Figures<'a> {
             self.flows.iter().map(|flow| counter(&flow.whole.last()?.tcp)).sum::<Option<SegCount>>().map(SegCount::get)
         };
         let episodes = self.flows.iter().map(crate::losses::episodes_in_all).sum();
-        Some(Retransmitted { again: sum(|tcp| tcp.total_retrans)?, sent: sum(|tcp| tcp.data_segs_out)?, episodes })
+        Some(RetransmittedSegments {
+            again: sum(|tcp| tcp.total_retrans)?,
+            sent: sum(|tcp| tcp.data_segs_out)?,
+            episodes,
+        })
     }
 
     /// Segments retransmitted in the whole life of all streams.
     pub(crate) fn sent_again_in_all(&self) -> Option<u64> {
-        let of_flow = |flow: &Flow| flow.whole.last()?.tcp.total_retrans.map(SegCount::get);
+        let of_flow = |flow: &SenderStream| flow.whole.last()?.tcp.total_retrans.map(SegCount::get);
         self.flows.iter().filter_map(of_flow).fold(None, |sum, more| Some(sum.unwrap_or(0_u64).saturating_add(more)))
     }
 
     /// Returns true if segments carry timestamps, as they do where nothing says otherwise.
-    pub(crate) fn timestamps(&self) -> bool {
+    pub(crate) fn has_timestamps(&self) -> bool {
         self.snapshots().find_map(|snapshot| snapshot.sample.tcp.timestamps).unwrap_or(true)
     }
 
@@ -188,7 +196,7 @@ impl<'a> Figures<'a> {
     }
 
     /// Returns the begin and the end of the judged part.
-    pub(crate) fn judged(&self) -> (Span, Span) {
+    pub(crate) fn judged_period(&self) -> (Span, Span) {
         let times = || self.snapshots().map(|snapshot| snapshot.sample.at);
         match self.part {
             Some(steady) => (steady.ramp, steady.ramp + steady.duration),
@@ -197,37 +205,37 @@ impl<'a> Figures<'a> {
     }
 
     /// Returns the mean over the judged part, summed over the streams; `None` where no sample reports it.
-    pub(crate) fn mean(&self, size: impl Fn(&Snapshot) -> Option<ByteCount>) -> Option<ByteCount> {
-        let of_flow = |flow: &Flow| mean(flow.snapshots.iter().filter_map(&size));
-        sum(self.flows.iter().map(of_flow))
+    pub(crate) fn mean_size(&self, size: impl Fn(&JudgedSample) -> Option<ByteCount>) -> Option<ByteCount> {
+        let of_flow = |flow: &SenderStream| mean_of_sizes(flow.snapshots.iter().filter_map(&size));
+        sum_of_sizes(self.flows.iter().map(of_flow))
     }
 
     /// Returns the maximum of the judged part, summed over the streams; `None` where no sample reports it.
-    pub(crate) fn most(&self, size: impl Fn(&Snapshot) -> Option<ByteCount>) -> Option<ByteCount> {
-        sum(self.flows.iter().map(|flow| flow.snapshots.iter().filter_map(&size).max()))
+    pub(crate) fn max_size(&self, size: impl Fn(&JudgedSample) -> Option<ByteCount>) -> Option<ByteCount> {
+        sum_of_sizes(self.flows.iter().map(|flow| flow.snapshots.iter().filter_map(&size).max()))
     }
 
     /// Returns the growth of a counter in the judged part, summed over the streams that report it.
-    fn total(&self, counter: impl Fn(&TcpInfo) -> Option<u64> + Copy) -> Option<u64> {
+    fn total_growth(&self, counter: impl Fn(&TcpInfo) -> Option<u64> + Copy) -> Option<u64> {
         self.flows
             .iter()
-            .filter_map(|flow| flow.growth(counter))
+            .filter_map(|flow| flow.counter_growth(counter))
             .fold(None, |sum, more| Some(sum.unwrap_or(0_u64).saturating_add(more)))
     }
 }
 
 /// Share of `votes` that say yes, of those that can say; `None` where none can.
-pub(crate) fn share(votes: impl Iterator<Item = Option<bool>>) -> Option<Ratio> {
+pub(crate) fn share_of_votes(votes: impl Iterator<Item = Option<bool>>) -> Option<Ratio> {
     let (mut yes, mut said) = (0_u32, 0_u32);
     for vote in votes.flatten() {
         said += 1;
         yes += u32::from(vote);
     }
-    (said > 0).then(|| Ratio::of(f64::from(yes), f64::from(said)))
+    (said > 0).then(|| Ratio::from_quotient(f64::from(yes), f64::from(said)))
 }
 
 /// Mean of some sizes; `None` where there are none.
-fn mean(sizes: impl Iterator<Item = ByteCount>) -> Option<ByteCount> {
+fn mean_of_sizes(sizes: impl Iterator<Item = ByteCount>) -> Option<ByteCount> {
     let (mut total, mut count) = (0.0, 0_u32);
     for size in sizes {
         total += size.as_f64();
@@ -236,16 +244,16 @@ fn mean(sizes: impl Iterator<Item = ByteCount>) -> Option<ByteCount> {
     (count > 0).then(|| ByteCount::from_f64(total / f64::from(count)))
 }
 
-fn sum(sizes: impl Iterator<Item = Option<ByteCount>>) -> Option<ByteCount> {
+fn sum_of_sizes(sizes: impl Iterator<Item = Option<ByteCount>>) -> Option<ByteCount> {
     sizes.flatten().fold(None, |sum, size| Some(sum.unwrap_or_default() + size))
 }
 
-fn rate(evidence: &Evidence, part: Option<Steady>) -> BitRate {
+fn judged_rate(evidence: &Evidence, part: Option<Steady>) -> BitRate {
     if let Some(part) = part {
         return part.rate;
     }
-    let progress = Progress::of(&evidence.sender_samples, Span::MAX);
-    progress.snapshots().last().map_or(BitRate::ZERO, |end| progress.rate(Span::ZERO, *end))
+    let progress = TransferProgress::from_samples(&evidence.sender_samples, Span::MAX);
+    progress.snapshot_times().last().map_or(BitRate::ZERO, |end| progress.mean_rate(Span::ZERO, *end))
 }
 
 /// The least that echo requests or the kernel saw. The kernel's may stem from the handshake, whose packets are small

@@ -3,7 +3,7 @@ use fullpipe_units::Ratio;
 
 /// A limit that a rule found.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Finding {
+pub(crate) struct LimitFinding {
     pub(crate) verdict: LegalVerdict,
     /// Share of the judged time in which it held.
     pub(crate) share: Ratio,
@@ -15,12 +15,12 @@ pub(crate) struct Finding {
     pub(crate) other: Option<LegalVerdict>,
 }
 
-impl Finding {
+impl LimitFinding {
     pub(crate) fn new(verdict: impl Into<LegalVerdict>, share: Ratio) -> Self {
         Self { verdict: verdict.into(), share, missing: Vec::new(), is_one_of_several: false, other: None }
     }
 
-    pub(crate) fn unknown(missing: Vec<&'static str>) -> Self {
+    pub(crate) fn unknown_limit(missing: Vec<&'static str>) -> Self {
         Self { missing, ..Self::new(UnknownVerdict::EvidenceMissing, Ratio::ZERO) }
     }
 
@@ -30,12 +30,12 @@ impl Finding {
     }
 
     /// Returns this finding as one of a set that also has the verdict `other`.
-    pub(crate) fn or(self, other: impl Into<LegalVerdict>) -> Self {
+    pub(crate) fn add_alternative(self, other: impl Into<LegalVerdict>) -> Self {
         Self { other: Some(other.into()), ..self.one_of_several() }
     }
 
-    pub(crate) const fn kind(&self) -> Limit {
-        self.verdict.kind()
+    pub(crate) const fn limit_kind(&self) -> Limit {
+        self.verdict.limit_kind()
     }
 
     /// Returns another verdict that held for the same share.

@@ -3,30 +3,30 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Evidence, Sample, Steady, TcpInfo};
 use fullpipe_units::Span;
 
-use crate::snapshot::{Fallback, Snapshot};
+use crate::snapshot::{FallbackFigures, JudgedSample};
 
 /// One stream at the sending end.
-pub(crate) struct Flow<'a> {
+pub(crate) struct SenderStream<'a> {
     /// Every sample, by time.
     pub(crate) whole: Vec<&'a Sample>,
     /// The last sample before the judged part; `None` where that begins with the data.
     before: Option<&'a Sample>,
     /// The samples that are judged, with the figures of each.
-    pub(crate) snapshots: Vec<Snapshot<'a>>,
+    pub(crate) snapshots: Vec<JudgedSample<'a>>,
 }
 
-impl<'a> Flow<'a> {
+impl<'a> SenderStream<'a> {
     /// The streams of the sending end. Judged is `part`, or everything where there is none.
-    pub(crate) fn all(evidence: &'a Evidence, part: Option<Steady>) -> Vec<Self> {
+    pub(crate) fn from_sender_samples(evidence: &'a Evidence, part: Option<Steady>) -> Vec<Self> {
         let received = by_stream(&evidence.receiver_samples);
         let of_stream = |(stream, samples): (u16, Vec<&'a Sample>)| {
             let received = received.get(&stream).map_or(&[][..], Vec::as_slice);
-            Self::new(samples, &Fallback::of(stream, received, evidence), part)
+            Self::new(samples, &FallbackFigures::from_receiver_samples(stream, received, evidence), part)
         };
         by_stream(&evidence.sender_samples).into_iter().map(of_stream).collect()
     }
 
-    fn new(mut whole: Vec<&'a Sample>, fallback: &Fallback, part: Option<Steady>) -> Self {
+    fn new(mut whole: Vec<&'a Sample>, fallback: &FallbackFigures, part: Option<Steady>) -> Self {
         whole.sort_by_key(|sample| sample.at);
         let (first, last) = match part {
             Some(part) => (part.ramp, part.ramp + part.duration),
@@ -36,13 +36,13 @@ impl<'a> Flow<'a> {
         let end = whole.partition_point(|sample| sample.at <= last).max(start);
         Self {
             before: start.checked_sub(1).map(|index| whole[index]),
-            snapshots: whole[start..end].iter().map(|sample| Snapshot::new(sample, fallback)).collect(),
+            snapshots: whole[start..end].iter().map(|sample| JudgedSample::new(sample, fallback)).collect(),
             whole,
         }
     }
 
     /// Returns the length of the judged part of this stream.
-    pub(crate) fn elapsed(&self) -> Span {
+    pub(crate) fn judged_duration(&self) -> Span {
         let start = self.before.map_or(Span::ZERO, |sample| sample.at);
         self.snapshots.last().map_or(Span::ZERO, |snapshot| snapshot.sample.at.saturating_sub(start))
     }
@@ -55,7 +55,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Returns the growth of a counter of the kernel in the judged part.
-    pub(crate) fn growth(&self, counter: impl Fn(&TcpInfo) -> Option<u64>) -> Option<u64> {
+    pub(crate) fn counter_growth(&self, counter: impl Fn(&TcpInfo) -> Option<u64>) -> Option<u64> {
         let last = counter(&self.snapshots.last()?.sample.tcp)?;
         let first = self.before.map_or(Some(0), |sample| counter(&sample.tcp))?;
         Some(last.saturating_sub(first))

@@ -1,7 +1,7 @@
 //! Evidence in, verdict out: the limit of a transfer, and the changes that would lift it.
 //!
 //! [`fullpipe_record::steady()`] finds the part of a transfer that can be judged, [`diagnose`] names its limit,
-//! [`remedies()`] lists what would lift it and the gain to expect. All are pure functions of records, so that a verdict
+//! [`find_remedies()`] lists what would lift it and the gain to expect. All are pure functions of records, so that a verdict
 //! can be recomputed from an archived one.
 
 mod advice;
@@ -36,6 +36,6 @@ mod thresholds;
 mod time_account;
 mod verdict;
 
-pub use remedies::remedies;
+pub use remedies::find_remedies;
 pub use time_account::time_account;
 pub use verdict::diagnose;

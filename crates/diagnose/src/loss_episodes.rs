@@ -3,7 +3,7 @@
 use fullpipe_record::{LossVerdict, Sample};
 use fullpipe_units::{Ratio, SegCount, Span, median};
 
-use crate::spread::spread;
+use crate::spread::relative_deviation;
 use crate::thresholds::{
     BURST_BEFORE_POLICER, LONG_REPAIR_ROUND_TRIPS, MAX_SHARE_BEHIND_POLICER, MAX_SPREAD_OF_POLICER,
     MAX_SPREAD_OF_QUEUE, MAX_SPREAD_OF_REGULAR_GAPS, MIN_EPISODES, MIN_SHARE_BEFORE_POLICER, MIN_SPREAD_OF_CHANCE,
@@ -11,7 +11,7 @@ use crate::thresholds::{
 };
 
 /// A time in which data arrives out of order: packets before it are missing.
-struct Episode {
+struct LossEpisode {
     from: Span,
     to: Span,
     /// Segments a second that arrived before it.
@@ -28,20 +28,20 @@ struct Episode {
 
 /// The losses of a connection.
 pub(crate) struct LossEpisodes {
-    episodes: Vec<Episode>,
+    episodes: Vec<LossEpisode>,
     highest: u64,
     rtt: Span,
 }
 
 impl LossEpisodes {
     /// Takes samples of one connection, by time, and its round-trip time.
-    pub(crate) fn of(flow: &[&Sample], rtt: Span) -> Self {
+    pub(crate) fn from_samples(flow: &[&Sample], rtt: Span) -> Self {
         let short = rtt.max(SHORT_RATE_TIME);
         let index = |at: Span| flow.partition_point(|sample| sample.at < at);
-        let mut episodes = episodes(flow, rtt);
+        let mut episodes = find_episodes(flow, rtt);
         let mut end_of_calm = Span::MAX;
         for episode in episodes.iter_mut().rev() {
-            let settled = episode.to + rtt.scaled(0.5);
+            let settled = episode.to + rtt.scale_by(0.5);
             let calm = index(settled)..index(end_of_calm.min(settled + short * 4));
             episode.before = latest_rate(&flow[..index(episode.from)], short * 2);
             episode.during = median_rate(&flow[index(episode.from)..index(episode.to)]);
@@ -53,38 +53,38 @@ impl LossEpisodes {
     }
 
     /// Returns the most segments a second that arrived over about a round trip.
-    pub(crate) const fn highest(&self) -> u64 {
+    pub(crate) const fn max_arrival_rate(&self) -> u64 {
         self.highest
     }
 
     /// Returns the number of round trips in which much of a window arrived out of order. Where the last packets of a
     /// burst are lost, hardly anything is out of order.
-    pub(crate) fn rounds(&self) -> u64 {
+    pub(crate) fn loss_rounds(&self) -> u64 {
         self.episodes.iter().filter(|episode| !self.is_tail(episode)).map(|episode| episode.rounds).sum()
     }
 
     /// Returns true if the sender was repairing for many round trips without a pause: it lost packets again although it
     /// had become slower. Long enough a round trip is needed to see the pauses.
     pub(crate) fn has_a_long_repair(&self) -> bool {
-        let repair = |episode: &Episode| episode.to.saturating_sub(episode.from);
+        let repair = |episode: &LossEpisode| episode.to.saturating_sub(episode.from);
         self.rtt >= SHORT_RATE_TIME && self.episodes.iter().any(|it| repair(it) >= self.rtt * LONG_REPAIR_ROUND_TRIPS)
     }
 
-    fn is_tail(&self, episode: &Episode) -> bool {
+    fn is_tail(&self, episode: &LossEpisode) -> bool {
         let window = episode.before.unwrap_or(0) as f64 * self.rtt.as_secs_f64();
         (episode.late as f64) < window * TAIL_OF_A_WINDOW
     }
 
     /// Returns the rate after a loss as a share of the rate before it, the median of the losses after `ramp`; `None`
     /// where they are many: then too little time is left to see what follows each.
-    pub(crate) fn kept(&self, ramp: Span) -> Option<f64> {
+    pub(crate) fn retained_rate(&self, ramp: Span) -> Option<f64> {
         let later = || self.episodes.iter().filter(|episode| episode.from >= ramp);
-        let kept = |episode: &Episode| Some(Ratio::of(episode.after? as f64, episode.before? as f64));
+        let kept = |episode: &LossEpisode| Some(Ratio::from_quotient(episode.after? as f64, episode.before? as f64));
         median(later().filter_map(kept).map(Ratio::get).collect()).filter(|_| later().count() < MIN_EPISODES)
     }
 
     /// Returns the cause of the losses after `ramp`, where they are enough to show it; of a policer, one is.
-    pub(crate) fn cause(&self, ramp: Span) -> Option<LossVerdict> {
+    pub(crate) fn loss_cause(&self, ramp: Span) -> Option<LossVerdict> {
         self.cause_by_rates(ramp).or_else(|| self.falls_while_repairing().then_some(LossVerdict::Policer))
     }
 
@@ -93,9 +93,9 @@ impl LossEpisodes {
     /// Chance takes single packets of a window; those behind them arrive as fast as before, and the sender becomes
     /// slower only when they have. A device that has let its burst pass discards what exceeds its rate at once.
     fn falls_while_repairing(&self) -> bool {
-        let falls = |episode: &Episode| {
+        let falls = |episode: &LossEpisode| {
             let (before, during, after) = (episode.before?, episode.during?, episode.after?);
-            let is_long = episode.to.saturating_sub(episode.from) >= self.rtt.scaled(REPAIR_BEHIND_POLICER);
+            let is_long = episode.to.saturating_sub(episode.from) >= self.rtt.scale_by(REPAIR_BEHIND_POLICER);
             let from_the_highest = before as f64 >= self.highest as f64 * MIN_SHARE_BEFORE_POLICER;
             let most = before as f64 * MAX_SHARE_BEHIND_POLICER;
             Some(is_long && from_the_highest && during as f64 <= most && after as f64 <= most)
@@ -108,7 +108,8 @@ impl LossEpisodes {
     /// Chance hits a sender that speeds up at any rate. A short queue drops packets at the same rate each time; so does
     /// a policer, roughly, but lets a burst pass first, as fast as the path behind it carries.
     fn cause_by_rates(&self, ramp: Span) -> Option<LossVerdict> {
-        let counts = |episode: &&Episode| episode.from >= ramp && episode.before.is_some() && !self.is_tail(episode);
+        let counts =
+            |episode: &&LossEpisode| episode.from >= ramp && episode.before.is_some() && !self.is_tail(episode);
         let later = || self.episodes.iter().filter(counts);
         let rates: Vec<u64> = later().filter_map(|episode| episode.before).collect();
         if rates.len() < MIN_EPISODES {
@@ -133,13 +134,13 @@ impl LossEpisodes {
 fn spread_of_gaps(begins: impl Iterator<Item = Span>) -> f64 {
     let begins: Vec<Span> = begins.collect();
     let gaps: Vec<f64> = begins.windows(2).map(|pair| (pair[1].saturating_sub(pair[0])).as_secs_f64()).collect();
-    spread(&gaps)
+    relative_deviation(&gaps)
 }
 
 /// Returns the episodes without the rates around them.
-fn episodes(flow: &[&Sample], rtt: Span) -> Vec<Episode> {
-    let round = rtt.scaled(SILENCE_ROUND_TRIPS);
-    let mut episodes: Vec<Episode> = Vec::new();
+fn find_episodes(flow: &[&Sample], rtt: Span) -> Vec<LossEpisode> {
+    let round = rtt.scale_by(SILENCE_ROUND_TRIPS);
+    let mut episodes: Vec<LossEpisode> = Vec::new();
     let mut end_of_round = Span::ZERO;
     for pair in flow.windows(2) {
         let late = out_of_order(pair[1]).saturating_sub(out_of_order(pair[0]));
@@ -149,7 +150,15 @@ fn episodes(flow: &[&Sample], rtt: Span) -> Vec<Episode> {
         let at = pair[1].at;
         let is_new = episodes.last().is_none_or(|last| at >= last.to + round.max(SHORT_RATE_TIME * 2));
         if is_new {
-            episodes.push(Episode { from: at, to: at, before: None, during: None, after: None, late: 0, rounds: 0 });
+            episodes.push(LossEpisode {
+                from: at,
+                to: at,
+                before: None,
+                during: None,
+                after: None,
+                late: 0,
+                rounds: 0,
+            });
         }
         if let Some(episode) = episodes.last_mut() {
             episode.to = at;
@@ -171,7 +180,7 @@ fn latest_rate(samples: &[&Sample], over: Span) -> Option<u64> {
     const MAX_FACTOR: f64 = 2.5;
     let (last, earlier) = samples.split_last()?;
     let first = earlier.iter().rev().find(|sample| sample.at + over <= last.at)?;
-    (last.at.saturating_sub(first.at) <= over.scaled(MAX_FACTOR)).then(|| rate_between(first, last))?
+    (last.at.saturating_sub(first.at) <= over.scale_by(MAX_FACTOR)).then(|| rate_between(first, last))?
 }
 
 /// Returns the segments a second that arrived from one sample to a later one.
@@ -218,7 +227,7 @@ mod tests {
     }
 
     fn seen_at(teeth: &[(u64, u64)], late: u64) -> LossEpisodes {
-        LossEpisodes::of(&sawtooth(teeth, late).iter().collect::<Vec<_>>(), RTT)
+        LossEpisodes::from_samples(&sawtooth(teeth, late).iter().collect::<Vec<_>>(), RTT)
     }
 
     /// Each tooth a second long.
@@ -230,7 +239,7 @@ mod tests {
     fn losses_at_about_one_rate_are_a_policers_only_if_they_come_as_regularly() {
         let cause = |lengths: [u64; 6]| {
             let teeth: Vec<_> = [300, 100, 110, 92, 104, 98].into_iter().zip(lengths).collect();
-            seen_at(&teeth, 30).cause(Span::from_secs(2))
+            seen_at(&teeth, 30).loss_cause(Span::from_secs(2))
         };
         assert_eq!(cause([30, 20, 24, 18, 22, 20]), Some(LossVerdict::Policer));
         assert_eq!(cause([30, 20, 60, 12, 44, 10]), Some(LossVerdict::Random));
@@ -241,7 +250,7 @@ mod tests {
         let repairs = |millis: u64, samples: u64| {
             let teeth: Vec<_> = std::iter::repeat_n((100, 1), samples as usize).chain([(100, 40), (100, 40)]).collect();
             let flow = sawtooth(&teeth, 30);
-            LossEpisodes::of(&flow.iter().collect::<Vec<_>>(), Span::from_millis(millis)).has_a_long_repair()
+            LossEpisodes::from_samples(&flow.iter().collect::<Vec<_>>(), Span::from_millis(millis)).has_a_long_repair()
         };
         assert!(repairs(100, 25) && !repairs(100, 15), "samples come at half of that time");
         assert!(!repairs(20, 60), "pauses of so short a round trip do not show");
@@ -250,7 +259,7 @@ mod tests {
     #[test]
     fn rates_before_losses_show_their_cause() {
         let ramp = Span::from_millis(1500);
-        let cause = |peaks: &[u64]| seen(peaks, 30).cause(ramp);
+        let cause = |peaks: &[u64]| seen(peaks, 30).loss_cause(ramp);
         assert_eq!(cause(&[100, 100, 102, 99, 101, 100]), Some(LossVerdict::ShallowQueue));
         assert_eq!(cause(&[300, 100, 110, 92, 104, 98]), Some(LossVerdict::Policer), "after a burst");
         assert_eq!(cause(&[200, 60, 140, 90, 200, 110]), Some(LossVerdict::Random));
@@ -271,7 +280,7 @@ mod tests {
             sample.tcp.data_segs_in = Some(SegCount::new(arrived));
             sample.tcp.out_of_order_in = Some(SegCount::new(out_of_order));
         }
-        LossEpisodes::of(&samples[..70].iter().collect::<Vec<_>>(), RTT).cause(Span::ZERO)
+        LossEpisodes::from_samples(&samples[..70].iter().collect::<Vec<_>>(), RTT).loss_cause(Span::ZERO)
     }
 
     #[test]
@@ -283,14 +292,14 @@ mod tests {
 
     #[test]
     fn each_round_trip_with_losses_counts_but_not_the_end_of_a_burst() {
-        assert_eq!(seen(&[100, 100, 100], 30).rounds(), 3);
-        assert_eq!(seen(&[100, 100, 100], 2).rounds(), 0);
-        assert_eq!(seen(&[100, 100, 100], 0).rounds(), 0);
+        assert_eq!(seen(&[100, 100, 100], 30).loss_rounds(), 3);
+        assert_eq!(seen(&[100, 100, 100], 2).loss_rounds(), 0);
+        assert_eq!(seen(&[100, 100, 100], 0).loss_rounds(), 0);
     }
 
     #[test]
     fn a_window_that_is_cut_keeps_half_of_the_rate() {
-        let kept = |peaks: &[u64]| seen(peaks, 30).kept(Span::ZERO);
+        let kept = |peaks: &[u64]| seen(peaks, 30).retained_rate(Span::ZERO);
         assert!(kept(&[100, 100, 100]).is_some_and(|kept| (0.5..0.6).contains(&kept)), "{:?}", kept(&[100, 100, 100]));
         assert_eq!(kept(&[100; 8]), None, "losses that follow each other leave no time");
     }

@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use fullpipe_record::{CongestionState, Sample, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
-use crate::flow::Flow;
-use crate::snapshot::Snapshot;
-use crate::spread::spread;
+use crate::flow::SenderStream;
+use crate::snapshot::JudgedSample;
+use crate::spread::relative_deviation;
 use crate::thresholds::{
     LARGER_WINDOW_FACTOR, LOST_IN_QUEUE_SHARE, LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD,
     MANY_EPISODES_SPREAD_AFTER_DELAY_UNDER_RENO, MANY_EPISODES_SPREAD_UNDER_RENO, MANY_LOST_AT_ONCE,
@@ -17,19 +17,19 @@ use crate::thresholds::{
 };
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show them.
-pub(crate) fn episodes(flow: &Flow) -> u64 {
+pub(crate) fn recovery_count(flow: &SenderStream) -> u64 {
     windows_before_loss(flow).len() as u64
 }
 
 /// Returns the number of recoveries of a stream in its whole life, the ramp included.
-pub(crate) fn episodes_in_all(flow: &Flow) -> u64 {
-    recoveries(&flow.whole).len() as u64
+pub(crate) fn episodes_in_all(flow: &SenderStream) -> u64 {
+    recovery_starts(&flow.whole).len() as u64
 }
 
 /// Returns true if the losses of every stream came at one and the same size of its congestion window: a queue was full.
 /// Independent losses come at any size, under Reno more so than under CUBIC, which dwells below its last peak. Needs
 /// some losses to decide, and fewer where packets before them were delayed, as `is_delayed` says.
-pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool, is_delayed: bool) -> bool {
+pub(crate) fn come_at_one_window(flows: &[SenderStream], is_reno: bool, is_delayed: bool) -> bool {
     let windows: Vec<Vec<ByteCount>> =
         flows.iter().map(grown_windows_before_loss).filter(|w| !w.is_empty()).map(without_outlier).collect();
     let episodes: usize = windows.iter().map(Vec::len).sum();
@@ -47,15 +47,15 @@ pub(crate) fn come_at_one_window(flows: &[Flow], is_reno: bool, is_delayed: bool
 
 /// Returns true if a stream had far more in flight for many samples of its whole life, and lost nothing then, than
 /// where it usually lost in its judged part: no queue is too short for what it has held.
-pub(crate) fn larger_windows_pass(flows: &[Flow]) -> bool {
-    let passes = |flow: &Flow| {
+pub(crate) fn larger_windows_pass(flows: &[SenderStream]) -> bool {
+    let passes = |flow: &SenderStream| {
         let usual = median(grown_windows_before_loss(flow))?;
         let mss = flow.snapshots.iter().find_map(|snapshot| snapshot.sample.tcp.snd_mss)?;
-        let enough = usual.scaled(LARGER_WINDOW_FACTOR);
+        let enough = usual.scale_by(LARGER_WINDOW_FACTOR);
         let calm = |pair: &&[&Sample]| {
             let [before, after] = [pair[0], pair[1]];
             let in_flight = after.tcp.unacked.unwrap_or_default().of_size(mss);
-            !recovering(after) && after.tcp.total_retrans == before.tcp.total_retrans && in_flight >= enough
+            !is_recovering(after) && after.tcp.total_retrans == before.tcp.total_retrans && in_flight >= enough
         };
         Some(flow.whole.windows(2).filter(calm).count() >= MIN_CALM_SAMPLES)
     };
@@ -84,7 +84,7 @@ fn without_outlier(mut windows: Vec<ByteCount>) -> Vec<ByteCount> {
 
 /// Returns true if round trips are longer before losses than usual: a queue fills then, and is too short for more.
 /// Independent losses and a policer come at any time.
-pub(crate) fn follow_a_queue(flows: &[Flow]) -> bool {
+pub(crate) fn follow_a_queue(flows: &[SenderStream]) -> bool {
     let mut rises: Vec<f64> = flows.iter().flat_map(rises_before_loss).collect();
     rises.sort_by(f64::total_cmp);
     let at = |quarters: usize| rises.get(rises.len() * quarters / 4).copied();
@@ -95,30 +95,30 @@ pub(crate) fn follow_a_queue(flows: &[Flow]) -> bool {
 
 /// Returns the part of each stream's whole life in which its round trips met a queue, if nearly all that it lost was
 /// lost then; `None` if not, or if nothing was lost.
-pub(crate) fn time_of_queue<'s>(flow: &Flow<'s>, is_queue: impl Fn(Span) -> bool) -> Option<[&'s Sample; 2]> {
+pub(crate) fn time_of_queue<'s>(flow: &SenderStream<'s>, is_queue: impl Fn(Span) -> bool) -> Option<[&'s Sample; 2]> {
     let meets = |sample: &&&Sample| sample.tcp.rtt.is_some_and(&is_queue);
     let ends = [flow.whole.iter().find(meets)?, flow.whole.iter().rfind(meets)?];
-    let lost = |pair: &[&Sample]| again(pair[1]).saturating_sub(again(pair[0]));
+    let lost = |pair: &[&Sample]| retransmitted_segments(pair[1]).saturating_sub(retransmitted_segments(pair[0]));
     let with_queue = |pair: &&[&Sample]| pair.iter().any(|sample| meets(&sample));
     let in_queue: u64 = flow.whole.windows(2).filter(with_queue).map(lost).sum();
-    let in_all = again(flow.whole.last()?);
+    let in_all = retransmitted_segments(flow.whole.last()?);
     (in_all > 0 && in_queue as f64 >= in_all as f64 * LOST_IN_QUEUE_SHARE).then_some(ends.map(|sample| *sample))
 }
 
 /// Returns the round-trip time before each loss of a stream ÷ the one that a quarter of the samples are below.
-fn rises_before_loss(flow: &Flow) -> Vec<f64> {
-    let rtt = |snapshot: &Snapshot| snapshot.sample.tcp.rtt.map(Span::as_secs_f64);
+fn rises_before_loss(flow: &SenderStream) -> Vec<f64> {
+    let rtt = |snapshot: &JudgedSample| snapshot.sample.tcp.rtt.map(Span::as_secs_f64);
     let mut all: Vec<f64> = flow.snapshots.iter().filter_map(rtt).collect();
     all.sort_by(f64::total_cmp);
     let Some(low) = all.get(all.len() / 4) else { return Vec::new() };
     let before = grown_before_loss(flow).into_iter().filter_map(|before| rtt(&flow.snapshots[before]));
-    before.map(|rtt| Ratio::of(rtt, *low).get()).collect()
+    before.map(|rtt| Ratio::from_quotient(rtt, *low).get()).collect()
 }
 
 /// Returns true if a recovery usually begins with many lost segments: more than a few, and a share of the window before
 /// it. Of two recoveries the lesser counts: two losses by chance may fall into what seems one, and many where several
 /// round trips pass between two samples.
-pub(crate) fn come_many_at_once(flows: &[Flow]) -> bool {
+pub(crate) fn come_many_at_once(flows: &[SenderStream]) -> bool {
     if flows.iter().all(come_as_by_chance) {
         return false;
     }
@@ -129,23 +129,25 @@ pub(crate) fn come_many_at_once(flows: &[Flow]) -> bool {
         all.get(all.len().saturating_sub(1) / 2).copied().filter(|_| all.len() as u64 >= MIN_RECOVERIES)
     };
     usual(|(lost, _)| *lost as f64) >= Some(MIN_LOST_AT_ONCE as f64)
-        && usual(|(lost, window)| Ratio::of(*lost as f64, *window as f64).get()) >= Some(MANY_LOST_AT_ONCE)
+        && usual(|(lost, window)| Ratio::from_quotient(*lost as f64, *window as f64).get()) >= Some(MANY_LOST_AT_ONCE)
 }
 
 /// Returns true if the losses between samples vary as little as by chance, where each sample is of many round trips.
-fn come_as_by_chance(flow: &Flow) -> bool {
+fn come_as_by_chance(flow: &SenderStream) -> bool {
     let pairs = || flow.snapshots.windows(2).map(|pair| [pair[0].sample, pair[1].sample]);
     let apart = median(pairs().map(|[before, after]| after.at.saturating_sub(before.at)).collect());
     let rtt = median(flow.snapshots.iter().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect());
     let many = apart.zip(rtt).is_some_and(|(apart, rtt)| apart >= rtt * MANY_ROUND_TRIPS_BETWEEN_SAMPLES);
-    let lost: Vec<f64> = pairs().map(|[before, after]| again(after).saturating_sub(again(before)) as f64).collect();
+    let lost: Vec<f64> = pairs()
+        .map(|[before, after]| retransmitted_segments(after).saturating_sub(retransmitted_segments(before)) as f64)
+        .collect();
     let mean = lost.iter().sum::<f64>() / lost.len().max(1) as f64;
-    many && spread(&lost).powi(2) * mean < MIN_DISPERSION_OF_BURSTS
+    many && relative_deviation(&lost).powi(2) * mean < MIN_DISPERSION_OF_BURSTS
 }
 
 /// Returns true if a stream loses packets at windows as different as no device makes them that discards what exceeds a
 /// rate.
-pub(crate) fn come_at_any_window(flows: &[Flow]) -> bool {
+pub(crate) fn come_at_any_window(flows: &[SenderStream]) -> bool {
     let differ = |windows: Vec<ByteCount>| {
         windows.len() >= MIN_EPISODES_OF_ONE_WINDOW
             && spread_of(&without_outlier(windows)) > MAX_WINDOW_SPREAD_OF_POLICER
@@ -154,47 +156,49 @@ pub(crate) fn come_at_any_window(flows: &[Flow]) -> bool {
 }
 
 /// Returns the usual round-trip time before the losses of the judged part.
-pub(crate) fn usual_rtt_before(flows: &[Flow]) -> Option<Span> {
+pub(crate) fn usual_rtt_before(flows: &[SenderStream]) -> Option<Span> {
     median(usual_before(flows).filter_map(|snapshot| snapshot.sample.tcp.rtt).collect())
 }
 
 /// Returns the usual rate of a stream before the losses of the judged part.
-pub(crate) fn usual_rate_before(flows: &[Flow]) -> Option<BitRate> {
+pub(crate) fn usual_rate_before(flows: &[SenderStream]) -> Option<BitRate> {
     median(usual_before(flows).filter_map(|snapshot| snapshot.sample.tcp.delivery_rate).collect())
 }
 
-fn usual_before<'f, 's>(flows: &'f [Flow<'s>]) -> impl Iterator<Item = &'f Snapshot<'s>> {
+fn usual_before<'f, 's>(flows: &'f [SenderStream<'s>]) -> impl Iterator<Item = &'f JudgedSample<'s>> {
     flows.iter().flat_map(|flow| grown_before_loss(flow).into_iter().map(|before| &flow.snapshots[before]))
 }
 
 /// Returns the segments that were lost in each recovery of the judged part, and the window before it; of the whole life
 /// but its first recovery, which slow start brings about, where the judged part has few.
-fn lost_in_recoveries(flow: &Flow) -> Vec<(u64, u64)> {
+fn lost_in_recoveries(flow: &SenderStream) -> Vec<(u64, u64)> {
     let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
     let lost = |samples: &[&Sample], before: usize| {
         let cwnd = samples[before].tcp.cwnd.or(samples[before].tcp.unacked)?;
         Some((lost_after(samples, before)?, cwnd.get()))
     };
-    let judged: Vec<_> = recoveries(&samples).into_iter().filter_map(|before| lost(&samples, before)).collect();
+    let judged: Vec<_> = recovery_starts(&samples).into_iter().filter_map(|before| lost(&samples, before)).collect();
     if judged.len() as u64 >= MIN_RECOVERIES {
         return judged;
     }
-    recoveries(&flow.whole).into_iter().skip(1).filter_map(|before| lost(&flow.whole, before)).collect()
+    recovery_starts(&flow.whole).into_iter().skip(1).filter_map(|before| lost(&flow.whole, before)).collect()
 }
 
 /// Returns the segments that were retransmitted in the recovery that follows sample `before`.
 fn lost_after(samples: &[&Sample], before: usize) -> Option<u64> {
     let rest = &samples[before + 1..];
-    let calm = rest.windows(2).position(|pair| !recovering(pair[1]) && again(pair[1]) == again(pair[0]));
+    let calm = rest
+        .windows(2)
+        .position(|pair| !is_recovering(pair[1]) && retransmitted_segments(pair[1]) == retransmitted_segments(pair[0]));
     let end = rest.get(calm.unwrap_or(rest.len().saturating_sub(1)))?;
-    Some(again(end).saturating_sub(again(samples[before])))
+    Some(retransmitted_segments(end).saturating_sub(retransmitted_segments(samples[before])))
 }
 
 /// Returns true if the first recovery of a stream repaired a burst, and its round trips were at most `longest` until
 /// the sender had noticed.
-pub(crate) fn began_with_a_burst(flows: &[Flow], longest: Span) -> bool {
-    let of_flow = |flow: &Flow| {
-        let before = *recoveries(&flow.whole).first()?;
+pub(crate) fn began_with_a_burst(flows: &[SenderStream], longest: Span) -> bool {
+    let of_flow = |flow: &SenderStream| {
+        let before = *recovery_starts(&flow.whole).first()?;
         let noticed = flow.whole.get(before + 1)?;
         let lost = lost_after(&flow.whole, before)?;
         let in_flight = noticed.tcp.cwnd.max(noticed.tcp.unacked)?.get();
@@ -206,7 +210,7 @@ pub(crate) fn began_with_a_burst(flows: &[Flow], longest: Span) -> bool {
 
 /// A round trip of a stream in which many segments were lost: their share of those sent in it, and the longest
 /// round-trip time from one before it, in which a queue that overflows has filled.
-pub(crate) struct Burst {
+pub(crate) struct LossBurst {
     pub(crate) share: Ratio,
     pub(crate) rtt: Span,
     /// Set if the sender was not repairing earlier losses when it began.
@@ -214,18 +218,23 @@ pub(crate) struct Burst {
 }
 
 /// Returns the worst round trip of all streams of those that `counts`; `None` where none lost many segments.
-pub(crate) fn worst_burst(flows: &[Flow], round_trip: Span, counts: impl Fn(&Burst) -> bool) -> Option<Burst> {
-    let bursts =
-        flows.iter().flat_map(|flow| (0..flow.whole.len()).filter_map(|first| burst(&flow.whole, first, round_trip)));
+pub(crate) fn worst_burst(
+    flows: &[SenderStream],
+    round_trip: Span,
+    counts: impl Fn(&LossBurst) -> bool,
+) -> Option<LossBurst> {
+    let bursts = flows
+        .iter()
+        .flat_map(|flow| (0..flow.whole.len()).filter_map(|first| find_burst(&flow.whole, first, round_trip)));
     bursts.filter(counts).max_by(|a, b| a.share.get().total_cmp(&b.share.get()))
 }
 
 /// Returns the share of the segments that was lost in the judged part once no stream was repairing what it had lost
 /// before that part; of all that was sent where one never ended that.
-pub(crate) fn lost_later(flows: &[Flow]) -> Ratio {
+pub(crate) fn lost_later(flows: &[SenderStream]) -> Ratio {
     let (mut lost, mut sent) = (0_u64, 0_u64);
     for flow in flows {
-        let calm = flow.snapshots.iter().position(|snapshot| !recovering(snapshot.sample)).unwrap_or(0);
+        let calm = flow.snapshots.iter().position(|snapshot| !is_recovering(snapshot.sample)).unwrap_or(0);
         let ends = flow.snapshots.get(calm).zip(flow.snapshots.last());
         let grown = |count: fn(&TcpInfo) -> Option<SegCount>| {
             let (first, last) = ends?;
@@ -234,17 +243,17 @@ pub(crate) fn lost_later(flows: &[Flow]) -> Ratio {
         lost = lost.saturating_add(grown(|tcp| tcp.total_retrans).unwrap_or(0));
         sent = sent.saturating_add(grown(|tcp| tcp.data_segs_out).unwrap_or(0));
     }
-    Ratio::of(lost as f64, sent.max(lost).max(1) as f64)
+    Ratio::from_quotient(lost as f64, sent.max(lost).max(1) as f64)
 }
 
 /// Returns the number of round trips with several lost segments, of the stream that had most of them.
-pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
-    let of_flow = |flow: &Flow| {
+pub(crate) fn lossy_round_trips(flows: &[SenderStream], round_trip: Span) -> usize {
+    let of_flow = |flow: &SenderStream| {
         let mut lost: BTreeMap<u64, u64> = BTreeMap::new();
         for pair in flow.whole.windows(2) {
             let number = pair[1].at.as_nanos() / round_trip.as_nanos().max(1);
             let sum = lost.entry(number).or_default();
-            *sum = sum.saturating_add(again(pair[1]).saturating_sub(again(pair[0])));
+            *sum = sum.saturating_add(retransmitted_segments(pair[1]).saturating_sub(retransmitted_segments(pair[0])));
         }
         lost.into_values().filter(|lost| *lost >= MIN_LOSSES_OF_ROUND_TRIP).count()
     };
@@ -255,14 +264,15 @@ pub(crate) fn lossy_round_trips(flows: &[Flow], round_trip: Span) -> usize {
 /// back though its round trips met no queue, as `is_empty` says: a policer takes packets again and
 /// again until the sender is below its rate; a queue that overflows has drained by then, and chance
 /// takes one at a time.
-pub(crate) fn cuts_without_queue(flows: &[Flow], round_trip: Span, is_empty: impl Fn(Span) -> bool) -> usize {
-    let of_flow = |flow: &Flow| {
+pub(crate) fn cuts_without_queue(flows: &[SenderStream], round_trip: Span, is_empty: impl Fn(Span) -> bool) -> usize {
+    let of_flow = |flow: &SenderStream| {
         let (mut longest, mut row, mut last) = (0, 0, Span::ZERO);
         for (index, pair) in flow.whole.windows(2).enumerate() {
             let (before, after) = (pair[0].tcp.ssthresh, pair[1].tcp.ssthresh);
             let is_cut = after.is_some_and(|after| before.is_some_and(|before| after < before));
             let end = flow.whole.partition_point(|sample| sample.at <= pair[1].at + round_trip) - 1;
-            let lost = again(flow.whole[end]).saturating_sub(again(flow.whole[index]));
+            let lost =
+                retransmitted_segments(flow.whole[end]).saturating_sub(retransmitted_segments(flow.whole[index]));
             if !is_cut || lost < MIN_LOSSES_OF_ROUND_TRIP || !pair[1].tcp.rtt.is_some_and(&is_empty) {
                 continue;
             }
@@ -276,7 +286,7 @@ pub(crate) fn cuts_without_queue(flows: &[Flow], round_trip: Span, is_empty: imp
 }
 
 /// Returns the loss of the round trip that begins with sample `first`, if it was a burst.
-fn burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<Burst> {
+fn find_burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<LossBurst> {
     let from = samples[first].at;
     let index_at = |at: Span| samples.partition_point(|sample| sample.at < at);
     let before = index_at(from.saturating_sub(round_trip));
@@ -286,22 +296,22 @@ fn burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<Burst> {
     };
     let (lost, sent) = (grown(|tcp| tcp.total_retrans)?, grown(|tcp| tcp.data_segs_out)?);
     let rtt = samples[before..=last].iter().filter_map(|sample| sample.tcp.rtt).max()?;
-    let share = Ratio::of(lost as f64, sent.max(lost) as f64);
-    (lost >= MIN_BURST_SEGMENTS).then(|| Burst { share, rtt, is_first: !recovering(samples[first]) })
+    let share = Ratio::from_quotient(lost as f64, sent.max(lost) as f64);
+    (lost >= MIN_BURST_SEGMENTS).then(|| LossBurst { share, rtt, is_first: !is_recovering(samples[first]) })
 }
 
 /// Returns the congestion window at the last snapshot before each recovery.
-fn windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
+fn windows_before_loss(flow: &SenderStream) -> Vec<ByteCount> {
     let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
-    recoveries(&samples).into_iter().filter_map(|before| flow.snapshots[before].cwnd).collect()
+    recovery_starts(&samples).into_iter().filter_map(|before| flow.snapshots[before].cwnd).collect()
 }
 
 /// Returns the last snapshot before each recovery, by its index, where the window had time to grow: right after a loss
 /// the kernel may lose again.
-fn grown_before_loss(flow: &Flow) -> Vec<usize> {
+fn grown_before_loss(flow: &SenderStream) -> Vec<usize> {
     let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
     let mut grown_at = Span::ZERO;
-    let mut found = recoveries(&samples);
+    let mut found = recovery_starts(&samples);
     found.retain(|before| {
         let sample = samples[*before];
         let grown = sample.at >= grown_at;
@@ -314,17 +324,17 @@ fn grown_before_loss(flow: &Flow) -> Vec<usize> {
 }
 
 /// Returns the windows of those snapshots.
-fn grown_windows_before_loss(flow: &Flow) -> Vec<ByteCount> {
+fn grown_windows_before_loss(flow: &SenderStream) -> Vec<ByteCount> {
     grown_before_loss(flow).into_iter().filter_map(|before| flow.snapshots[before].cwnd).collect()
 }
 
 /// Returns the last sample before each recovery, by its index. A recovery shorter than the time between samples is
 /// known by the retransmissions.
-fn recoveries(samples: &[&Sample]) -> Vec<usize> {
+fn recovery_starts(samples: &[&Sample]) -> Vec<usize> {
     let mut found = Vec::new();
-    let mut in_trouble = samples.first().is_some_and(|sample| recovering(sample));
+    let mut in_trouble = samples.first().is_some_and(|sample| is_recovering(sample));
     for (before, pair) in samples.windows(2).enumerate() {
-        let trouble = recovering(pair[1]) || pair[1].tcp.total_retrans > pair[0].tcp.total_retrans;
+        let trouble = is_recovering(pair[1]) || pair[1].tcp.total_retrans > pair[0].tcp.total_retrans;
         if trouble && !in_trouble {
             found.push(before);
         }
@@ -333,15 +343,15 @@ fn recoveries(samples: &[&Sample]) -> Vec<usize> {
     found
 }
 
-fn again(sample: &Sample) -> u64 {
+fn retransmitted_segments(sample: &Sample) -> u64 {
     sample.tcp.total_retrans.map_or(0, SegCount::get)
 }
 
-fn recovering(sample: &Sample) -> bool {
+fn is_recovering(sample: &Sample) -> bool {
     matches!(sample.tcp.congestion_state, Some(CongestionState::Recovery | CongestionState::Loss))
 }
 
 /// Returns standard deviation ÷ mean of windows.
 fn spread_of(windows: &[ByteCount]) -> f64 {
-    spread(&windows.iter().map(|window| window.as_f64()).collect::<Vec<_>>())
+    relative_deviation(&windows.iter().map(|window| window.as_f64()).collect::<Vec<_>>())
 }

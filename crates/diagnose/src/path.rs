@@ -1,33 +1,33 @@
 //! Figures of the path that the rules of several limits share.
 
 use fullpipe_model::framing;
-use fullpipe_record::{Evidence, IpVersion, Progress, Sample};
+use fullpipe_record::{Evidence, IpVersion, Sample, TransferProgress};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::figures::Figures;
-use crate::snapshot::Snapshot;
+use crate::figures::SenderSampleFigures;
+use crate::snapshot::JudgedSample;
 use crate::thresholds::{
     FLAT_RATE_SEGMENTS, FLAT_RATE_SPREAD, MIN_ECHOES, SEGMENT_TRAIN, WANDERING_RTT_FACTOR, WANDERING_RTT_MEDIAN,
 };
 
 /// Returns the payload that the stated bandwidth can carry; `None` where none was stated.
-pub(crate) fn stated_capacity(figures: &Figures) -> Option<BitRate> {
-    stated_payload(figures.evidence, figures.mss?, figures.timestamps())
+pub(crate) fn stated_capacity(figures: &SenderSampleFigures) -> Option<BitRate> {
+    stated_payload(figures.evidence, figures.mss?, figures.has_timestamps())
 }
 
 /// Returns the payload in segments of `mss` that the stated bandwidth can carry; `None` where none was stated.
 pub(crate) fn stated_payload(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Option<BitRate> {
-    let payload = evidence.bandwidth?.scaled(efficiency(evidence, mss, timestamps).get());
+    let payload = evidence.bandwidth?.scale_by(payload_share(evidence, mss, timestamps).get());
     Some(payload).filter(|capacity| *capacity > BitRate::ZERO)
 }
 
 /// Returns the payload of segments of `mss` as a share of the bytes that the path counts.
-pub(crate) fn efficiency(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Ratio {
-    framing::efficiency(mss, framing::tcp_headers(IpVersion::V4, timestamps), evidence.framing.overhead())
+pub(crate) fn payload_share(evidence: &Evidence, mss: ByteCount, timestamps: bool) -> Ratio {
+    framing::payload_share(mss, framing::tcp_headers(IpVersion::V4, timestamps), evidence.framing.packet_overhead())
 }
 
 /// Returns the time that the path takes for two full segments at the rate of the data; zero where there was none.
-pub(crate) fn time_on_the_line(figures: &Figures) -> Option<Span> {
+pub(crate) fn time_on_the_line(figures: &SenderSampleFigures) -> Option<Span> {
     let two = figures.mss? * 2;
     Some(if figures.rate > BitRate::ZERO { figures.rate.time_for(two) } else { Span::ZERO })
 }
@@ -55,7 +55,7 @@ pub(crate) fn is_flat(
         let (since, before) = *last.get_or_insert((at, bytes));
         let more = bytes.saturating_sub(before);
         if at > since && more >= enough {
-            rates.push(BitRate::of(more, at.saturating_sub(since)).as_f64());
+            rates.push(BitRate::from_bytes_in(more, at.saturating_sub(since)).as_f64());
             last = Some((at, bytes));
         }
     }
@@ -74,7 +74,7 @@ pub(crate) fn queue_before_the_load(evidence: &Evidence, least_seen: Option<Span
     evidence.idle_spread.is_some_and(|idle| {
         let least = least_seen.map_or(idle.min, |seen| seen.min(idle.min));
         idle.count >= MIN_ECHOES
-            && idle.p90 > least.scaled(WANDERING_RTT_FACTOR)
+            && idle.p90 > least.scale_by(WANDERING_RTT_FACTOR)
             && idle.median > least + WANDERING_RTT_MEDIAN
     })
 }
@@ -83,18 +83,21 @@ pub(crate) fn queue_before_the_load(evidence: &Evidence, least_seen: Option<Span
 pub(crate) const UNSEEN: &str = "the processor time and the pacing of both hosts";
 
 /// Mean in the last third of the judged part ÷ mean in the first.
-pub(crate) fn trend(figures: &Figures, size: impl Fn(&Snapshot) -> Option<ByteCount>) -> Option<f64> {
+pub(crate) fn mean_trend(
+    figures: &SenderSampleFigures,
+    size: impl Fn(&JudgedSample) -> Option<ByteCount>,
+) -> Option<f64> {
     trend_of(figures, |snapshot| size(snapshot).map(ByteCount::as_f64))
 }
 
 /// Mean round-trip time in the last third of the judged part ÷ mean in the first.
-pub(crate) fn rtt_trend(figures: &Figures) -> Option<f64> {
+pub(crate) fn rtt_trend(figures: &SenderSampleFigures) -> Option<f64> {
     trend_of(figures, |snapshot| snapshot.sample.tcp.rtt.map(Span::as_secs_f64))
 }
 
 /// Mean of a figure in the last third of the judged part ÷ mean in the first; of several streams,
 /// of the sum of their means.
-fn trend_of(figures: &Figures, figure: impl Fn(&Snapshot) -> Option<f64>) -> Option<f64> {
+fn trend_of(figures: &SenderSampleFigures, figure: impl Fn(&JudgedSample) -> Option<f64>) -> Option<f64> {
     let third = |last: bool| -> f64 {
         let means = figures.flows.iter().filter_map(|flow| {
             let count = flow.snapshots.len() / 3;
@@ -109,16 +112,16 @@ fn trend_of(figures: &Figures, figure: impl Fn(&Snapshot) -> Option<f64>) -> Opt
 }
 
 /// Rate in the last third of the judged part ÷ rate in the first.
-pub(crate) fn rate_trend(figures: &Figures) -> Option<f64> {
-    let progress = Progress::of(&figures.evidence.sender_samples, Span::MAX);
+pub(crate) fn rate_trend(figures: &SenderSampleFigures) -> Option<f64> {
+    let progress = TransferProgress::from_samples(&figures.evidence.sender_samples, Span::MAX);
     let (start, end) = judged_part(figures, &progress)?;
     let third = end.saturating_sub(start) / 3;
-    let first = progress.rate(start, start + third);
-    (first > BitRate::ZERO).then(|| progress.rate(end - third, end).relative_to(first))
+    let first = progress.mean_rate(start, start + third);
+    (first > BitRate::ZERO).then(|| progress.mean_rate(end - third, end).relative_to(first))
 }
 
-pub(crate) fn judged_part(figures: &Figures, progress: &Progress) -> Option<(Span, Span)> {
-    let last = *progress.snapshots().last()?;
-    let (start, end) = figures.judged();
+pub(crate) fn judged_part(figures: &SenderSampleFigures, progress: &TransferProgress) -> Option<(Span, Span)> {
+    let last = *progress.snapshot_times().last()?;
+    let (start, end) = figures.judged_period();
     Some((start, end.min(last)))
 }

@@ -3,48 +3,50 @@
 use fullpipe_record::SNAPSHOT_SPREAD;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-use crate::figures::Figures;
-use crate::flow::Flow;
+use crate::figures::SenderSampleFigures;
+use crate::flow::SenderStream;
 use crate::thresholds::{MIN_POLICED_ROUND_TRIPS, MIN_POLICED_TIME};
 
 /// Returns the highest rate of payload that arrived, all streams together, over some time that began with a loss. The
 /// device had spent its saved burst then, so that its rate is no lower. `None` where nothing was lost, or Linux (before
 /// 4.18) does not count what arrives.
-pub(crate) fn lower(figures: &Figures) -> Option<BitRate> {
+pub(crate) fn lower_bound(figures: &SenderSampleFigures) -> Option<BitRate> {
     let end = figures.flows.iter().filter_map(|flow| flow.whole.last()).map(|sample| sample.at).min()?;
     let long = MIN_POLICED_TIME.max(figures.rtt? * MIN_POLICED_ROUND_TRIPS);
-    let losses = figures.flows.iter().flat_map(losses).filter(|at| *at + long <= end);
-    losses.flat_map(|at| [rate(figures, at, at + long), rate(figures, at, end)]).flatten().max()
+    let losses = figures.flows.iter().flat_map(loss_times).filter(|at| *at + long <= end);
+    losses.flat_map(|at| [arrival_rate(figures, at, at + long), arrival_rate(figures, at, end)]).flatten().max()
 }
 
 /// Returns the highest rate of payload that arrived in one round trip that began with a loss: a little of the saved
 /// burst may be in it, so that the device's rate is hardly higher.
-pub(crate) fn upper(figures: &Figures) -> Option<BitRate> {
+pub(crate) fn upper_bound(figures: &SenderSampleFigures) -> Option<BitRate> {
     let round_trip = figures.rtt?;
-    let in_one = |flow: &Flow| {
+    let in_one = |flow: &SenderStream| {
         let next = |at: Span| flow.whole.get(flow.whole.partition_point(|sample| sample.at < at + round_trip));
-        losses(flow).filter_map(|at| rate(figures, at, next(at)?.at)).max()
+        loss_times(flow).filter_map(|at| arrival_rate(figures, at, next(at)?.at)).max()
     };
-    figures.flows.iter().filter_map(in_one).max().max(lower(figures))
+    figures.flows.iter().filter_map(in_one).max().max(lower_bound(figures))
 }
 
 /// Returns each time at which a sample shows that a stream had retransmitted.
-fn losses<'f>(flow: &'f Flow) -> impl Iterator<Item = Span> + 'f {
+fn loss_times<'f>(flow: &'f SenderStream) -> impl Iterator<Item = Span> + 'f {
     let pairs = flow.whole.windows(2);
     pairs.filter(|pair| pair[1].tcp.total_retrans > pair[0].tcp.total_retrans).map(|pair| pair[1].at)
 }
 
 /// Returns the rate of arrivals between two times, of all streams; `None` where one does not report it.
-fn rate(figures: &Figures, from: Span, until: Span) -> Option<BitRate> {
+fn arrival_rate(figures: &SenderSampleFigures, from: Span, until: Span) -> Option<BitRate> {
     // Streams are sampled one after the other.
-    let arrived = |flow: &Flow| Some(delivered(flow, until)?.saturating_sub(delivered(flow, from + SNAPSHOT_SPREAD)?));
+    let arrived = |flow: &SenderStream| {
+        Some(delivered_segments(flow, until)?.saturating_sub(delivered_segments(flow, from + SNAPSHOT_SPREAD)?))
+    };
     let segments: SegCount = figures.flows.iter().map(arrived).sum::<Option<_>>()?;
     let bytes: ByteCount = segments.of_size(figures.mss?);
-    (until > from).then(|| BitRate::of(bytes, until - from))
+    (until > from).then(|| BitRate::from_bytes_in(bytes, until - from))
 }
 
 /// Returns the segments that had arrived at the last snapshot until then, those behind a hole too.
-fn delivered(flow: &Flow, until: Span) -> Option<SegCount> {
+fn delivered_segments(flow: &SenderStream, until: Span) -> Option<SegCount> {
     let seen = flow.whole.partition_point(|sample| sample.at <= until);
     seen.checked_sub(1).map_or(Some(SegCount::ZERO), |last| flow.whole[last].tcp.delivered)
 }
@@ -105,9 +107,9 @@ mod tests {
             if tenth <= 10 { (tenth * 400, u64::from(tenth == 10)) } else { (4000 + (tenth - 10) * 100, tenth) }
         };
         let evidence = evidence(1, course);
-        let figures = Figures::of(&evidence);
-        assert_eq!(lower(&figures), Some(TEN));
-        assert_eq!(upper(&figures), Some(TEN));
+        let figures = SenderSampleFigures::from_evidence(&evidence);
+        assert_eq!(lower_bound(&figures), Some(TEN));
+        assert_eq!(upper_bound(&figures), Some(TEN));
     }
 
     #[test]
@@ -115,17 +117,29 @@ mod tests {
         // Each loses at each snapshot, and for a second and a half gets through twice as much.
         let course = |tenth: u64| (tenth * 50 + tenth.clamp(20, 35).saturating_sub(20) * 50, tenth);
         let evidence = evidence(2, course);
-        let figures = Figures::of(&evidence);
-        assert_eq!(lower(&figures), Some(BitRate::from_mbps(20)));
+        let figures = SenderSampleFigures::from_evidence(&evidence);
+        assert_eq!(lower_bound(&figures), Some(BitRate::from_mbps(20)));
     }
 
     #[test]
     fn without_a_loss_or_a_count_nothing_is_known() {
         let calm = evidence(1, |tenth| (tenth * 100, 0));
-        assert_eq!((lower(&Figures::of(&calm)), upper(&Figures::of(&calm))), (None, None));
+        assert_eq!(
+            (
+                lower_bound(&SenderSampleFigures::from_evidence(&calm)),
+                upper_bound(&SenderSampleFigures::from_evidence(&calm))
+            ),
+            (None, None)
+        );
         let mut old = evidence(1, |tenth| (tenth * 100, tenth));
         old.sender_samples.iter_mut().for_each(|sample| sample.tcp.delivered = None);
-        assert_eq!((lower(&Figures::of(&old)), upper(&Figures::of(&old))), (None, None));
-        assert_eq!(lower(&Figures::of(&evidence(0, |_| (0, 0)))), None);
+        assert_eq!(
+            (
+                lower_bound(&SenderSampleFigures::from_evidence(&old)),
+                upper_bound(&SenderSampleFigures::from_evidence(&old))
+            ),
+            (None, None)
+        );
+        assert_eq!(lower_bound(&SenderSampleFigures::from_evidence(&evidence(0, |_| (0, 0)))), None);
     }
 }

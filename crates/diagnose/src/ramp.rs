@@ -22,7 +22,7 @@ pub(crate) fn is_slow_start(
     let still_moving = samples.iter().filter(|sample| moved(sample) < Some(all)).map(|sample| sample.at).max();
     let first_round = mss * INITIAL_WINDOW;
     let rounds = (all.as_f64() / first_round.as_f64() + 1.0).log2().ceil();
-    mss > ByteCount::ZERO && still_moving.unwrap_or_default() <= rtt.scaled(rounds + SLOW_START_TOLERANCE)
+    mss > ByteCount::ZERO && still_moving.unwrap_or_default() <= rtt.scale_by(rounds + SLOW_START_TOLERANCE)
 }
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
         let sample = |index: u64| {
             let at = Span::from_millis(index * 50);
             let share = (at.as_secs_f64() / end.as_secs_f64()).min(1.0);
-            Sample { at, stream: 0, bytes: (MSS * segments).scaled(share), tcp: TcpInfo::default(), memory: None }
+            Sample { at, stream: 0, bytes: (MSS * segments).scale_by(share), tcp: TcpInfo::default(), memory: None }
         };
         (1..=40).map(sample).collect()
     }

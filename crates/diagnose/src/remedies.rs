@@ -2,9 +2,9 @@ use std::cmp::Reverse;
 
 use fullpipe_record::{Evidence, Remedy, Scope, Verdict};
 
-use crate::advice::{Advice, fills_a_queue};
-use crate::figures::Figures;
-use crate::finding::Finding;
+use crate::advice::{RemedyAdvice, fills_a_queue};
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
 use crate::limits;
 use crate::thresholds::SAME_RATE;
 
@@ -17,28 +17,28 @@ use crate::thresholds::SAME_RATE;
 /// sending host and one of `tcp_rmem` for the receiving one, whichever end the remedy is listed at.
 ///
 /// `commands` are left empty. Nothing follows from a verdict of [`fullpipe_record::Limit::Unknown`].
-pub fn remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
-    let Some(legal) = verdict.legal() else { return Vec::new() };
-    let figures = Figures::of(evidence);
-    let facts = limits::facts(&Finding::new(legal, verdict.share), &figures);
-    let advice = Advice::new(&figures, legal, verdict);
-    let mut remedies = facts.settings(&advice);
-    remedies.retain(|remedy| advice.gains(remedy));
+pub fn find_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
+    let Some(legal) = verdict.legal_verdict() else { return Vec::new() };
+    let figures = SenderSampleFigures::from_evidence(evidence);
+    let facts = limits::limit_facts(&LimitFinding::new(legal, verdict.share), &figures);
+    let advice = RemedyAdvice::new(&figures, legal, verdict);
+    let mut remedies = facts.setting_remedies(&advice);
+    remedies.retain(|remedy| advice.is_worthwhile(remedy));
     // A remedy that a setting carries out needs no person.
     let is_new = |remedy: &Remedy| remedies.iter().all(|other| other.id != remedy.id);
-    let manual = facts.manual().iter().map(|manual| advice.by_a_person(manual));
+    let manual = facts.manual_remedies().iter().map(|manual| advice.by_a_person(manual));
     let manual: Vec<Remedy> = manual.filter(is_new).collect();
     remedies.extend(manual);
-    sort(&mut remedies);
+    sort_remedies(&mut remedies);
     remedies
 }
 
-fn sort(remedies: &mut [Remedy]) {
+fn sort_remedies(remedies: &mut [Remedy]) {
     let rate = |remedy: &Remedy| remedy.predicted.map(|forecast| forecast.bits_per_second);
     // Relays carry out what no setting does, on machines that are still to be found.
     let needs_machines = |remedy: &Remedy| remedy.scope == Scope::Path && remedy.predicted.is_some();
     let highest = remedies.iter().filter(|remedy| !needs_machines(remedy)).filter_map(rate).max();
-    let about_the_highest = highest.map(|rate| rate.scaled(1.0 - SAME_RATE));
+    let about_the_highest = highest.map(|rate| rate.scale_by(1.0 - SAME_RATE));
     remedies.sort_by_key(|remedy| {
         let is_slower = rate(remedy).is_none() || rate(remedy) < about_the_highest;
         let slower = is_slower.then_some(Reverse(rate(remedy)));

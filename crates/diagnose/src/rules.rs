@@ -5,8 +5,8 @@ use fullpipe_record::Limit;
 use fullpipe_units::{BitRate, Ratio};
 
 use crate::ceilings::held_against;
-use crate::figures::{Figures, share};
-use crate::finding::Finding;
+use crate::figures::{SenderSampleFigures, share_of_votes};
+use crate::finding::LimitFinding;
 use crate::limits::{
     capacity, congestion_window, cpu, loss, mtu, pacing, receive_window, receiver_application, send_buffer,
     sender_application,
@@ -16,54 +16,54 @@ use crate::signals::Signals;
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the limit of the part of a transfer that `figures` are of.
-pub(crate) fn find(figures: &Figures, signals: &Signals) -> Finding {
+pub(crate) fn find_limit(figures: &SenderSampleFigures, signals: &Signals) -> LimitFinding {
     if figures.flows.is_empty() {
-        return Finding::unknown(vec!["samples of the sending end"]);
+        return LimitFinding::unknown_limit(vec!["samples of the sending end"]);
     }
-    let found = mtu::without_progress(figures).unwrap_or_else(|| limit(figures));
-    let found = traced(figures, found);
+    let found = mtu::without_progress(figures).unwrap_or_else(|| find_tcp_limit(figures));
+    let found = trace_cause(figures, found);
     match signals.first_possible(std::iter::once(found), |found| held_against(figures, found)) {
         Ok(found) => found,
-        Err(lacking) => Finding::unknown(lacking.into_iter().collect()),
+        Err(lacking) => LimitFinding::unknown_limit(lacking.into_iter().collect()),
     }
 }
 
 /// Returns the limit that TCP alone shows.
-fn limit(figures: &Figures) -> Finding {
+fn find_tcp_limit(figures: &SenderSampleFigures) -> LimitFinding {
     if figures.snapshots().next().is_none() {
-        return Finding::unknown(vec!["samples of the sending end"]);
+        return LimitFinding::unknown_limit(vec!["samples of the sending end"]);
     }
     let as_a_whole = [capacity::full_as_stated, congestion_window::ended_early];
     if let Some(found) = as_a_whole.into_iter().find_map(|rule| rule(figures)) {
         return found;
     }
-    let idle = figures.idle().filter(|idle| idle.get() > MIN_IDLE_SHARE);
+    let idle = figures.idle_share().filter(|idle| idle.get() > MIN_IDLE_SHARE);
     match (limit_while_busy(figures), idle) {
-        (Some(found), Some(idle)) if found.share < idle || found.kind() == Limit::Unknown => {
-            sender_application::idle(figures, idle)
+        (Some(found), Some(idle)) if found.share < idle || found.limit_kind() == Limit::Unknown => {
+            sender_application::idle_program(figures, idle)
         }
         (Some(found), _) => found,
-        (None, Some(idle)) => sender_application::idle(figures, idle),
-        (None, None) => Finding::unknown(lacking(figures)),
+        (None, Some(idle)) => sender_application::idle_program(figures, idle),
+        (None, None) => LimitFinding::unknown_limit(missing_figures(figures)),
     }
 }
 
-fn limit_while_busy(figures: &Figures) -> Option<Finding> {
+fn limit_while_busy(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     of_hosts(figures).or_else(|| of_path(figures))
 }
 
 /// Returns a limit that one of the hosts or its program sets; or the full pipe, where a window holds more than fits it.
-fn of_hosts(figures: &Figures) -> Option<Finding> {
+fn of_hosts(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let order = [
         sender_application::as_asked,
-        receive_window::find,
+        receive_window::find_receive_window,
         pacing::by_program,
-        send_buffer::find,
-        sender_application::find,
+        send_buffer::find_send_buffer,
+        sender_application::find_program,
     ];
     let found = order.into_iter().find_map(|rule| rule(figures))?;
     let signals = Signals::from_sender(figures);
-    if !matches!(found.kind(), Limit::ReceiveWindow | Limit::SendBuffer) {
+    if !matches!(found.limit_kind(), Limit::ReceiveWindow | Limit::SendBuffer) {
         return Some(found);
     }
     match capacity::queue_behind_window(figures) {
@@ -73,61 +73,61 @@ fn of_hosts(figures: &Figures) -> Option<Finding> {
 }
 
 /// Returns the limit that held the congestion window or the pace, if one of them held data back for most of the time.
-fn of_path(figures: &Figures) -> Option<Finding> {
+fn of_path(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let clocks = receive_window::clocks_say_window(figures);
-    let held = share(figures.snapshots().map(|snapshot| snapshot.held_by_path(clocks)))
+    let held = share_of_votes(figures.snapshots().map(|snapshot| snapshot.held_by_path(clocks)))
         .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let order = [
         loss::without_queue,
         receiver_application::behind_late_acknowledgements,
         capacity::full_bottleneck,
         congestion_window::held_without_loss,
-        loss::find,
+        loss::find_loss,
         pacing::below_window,
         pacing::held_in_host,
-        congestion_window::growth,
+        congestion_window::find_growth,
     ];
     let found = order.into_iter().find_map(|rule| rule(figures, held));
-    Some(found.unwrap_or_else(|| unexplained(figures, held)))
+    Some(found.unwrap_or_else(|| unexplained_limit(figures, held)))
 }
 
-fn unexplained(figures: &Figures, held: Ratio) -> Finding {
+fn unexplained_limit(figures: &SenderSampleFigures, held: Ratio) -> LimitFinding {
     let missing = if figures.evidence.bandwidth.is_none() { "the bandwidth of the path" } else { UNSEEN };
-    Finding { share: held, ..Finding::unknown(vec![missing]) }
+    LimitFinding { share: held, ..LimitFinding::unknown_limit(vec![missing]) }
 }
 
 /// Returns the limit of the hosts, with the cause behind it: a part may be too short to show the limit of the path.
-pub(crate) fn of_hosts_traced(figures: &Figures) -> Option<Finding> {
-    of_hosts(figures).map(|found| traced(figures, found))
+pub(crate) fn of_hosts_traced(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    of_hosts(figures).map(|found| trace_cause(figures, found))
 }
 
 /// Returns the cause behind a limit that TCP shows, where the rest of the evidence shows it: a device that changes
 /// packets, a processor, a file, the host's own queue. None lies behind a rate that was asked for and is reached; and
 /// nothing but small segments behind a link that carries all it can.
-fn traced(figures: &Figures, found: Finding) -> Finding {
-    if found.kind() == Limit::SenderApplication && sender_application::as_asked(figures).is_some() {
+fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFinding {
+    if found.limit_kind() == Limit::SenderApplication && sender_application::as_asked(figures).is_some() {
         return found;
     }
-    if found.kind() == Limit::Capacity && capacity::carries_all_as_stated(figures) {
-        return mtu::behind(figures, &found).unwrap_or(found);
+    if found.limit_kind() == Limit::Capacity && capacity::carries_all_as_stated(figures) {
+        return mtu::find_cause(figures, &found).unwrap_or(found);
     }
     let order = [
-        sender_application::behind,
-        receiver_application::behind,
-        cpu::behind,
-        mtu::behind,
-        receive_window::behind,
+        sender_application::find_cause,
+        receiver_application::find_cause,
+        cpu::find_cause,
+        mtu::find_cause,
+        receive_window::find_cause,
         capacity::behind_at_sender,
-        pacing::behind,
+        pacing::find_cause,
         capacity::behind_on_path,
     ];
     order.into_iter().find_map(|rule| rule(figures, &found)).unwrap_or(found)
 }
 
 /// Returns the names of the figures that more would take.
-fn lacking(figures: &Figures) -> Vec<&'static str> {
+fn missing_figures(figures: &SenderSampleFigures) -> Vec<&'static str> {
     let unstated = |stated: bool, name| (!stated).then_some(name);
-    let stated = |one: fn(&crate::snapshot::Snapshot) -> bool| figures.snapshots().any(one);
+    let stated = |one: fn(&crate::snapshot::JudgedSample) -> bool| figures.snapshots().any(one);
     let mut names: Vec<&str> = [
         unstated(stated(|snapshot| snapshot.outstanding.is_some()), "bytes in flight (tcpi_unacked)"),
         unstated(stated(|snapshot| snapshot.cwnd.is_some()), "the congestion window (tcpi_snd_cwnd)"),

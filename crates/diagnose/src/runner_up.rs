@@ -26,14 +26,15 @@ pub(crate) fn once_lifted(
     ceilings: &BTreeMap<Limit, BitRate>,
 ) -> BTreeMap<Limit, BitRate> {
     let queued = loaded.zip(idle).filter(|_| kind == Limit::Capacity);
-    let longer = queued.map_or(1.0, |(rtt, idle)| Ratio::of(rtt.as_secs_f64(), idle.as_secs_f64()).get().max(1.0));
-    let lifted = |rate: BitRate, kind| if is_of_a_rule(kind) { rate.scaled(longer) } else { rate };
+    let longer =
+        queued.map_or(1.0, |(rtt, idle)| Ratio::from_quotient(rtt.as_secs_f64(), idle.as_secs_f64()).get().max(1.0));
+    let lifted = |rate: BitRate, kind| if is_of_a_rule(kind) { rate.scale_by(longer) } else { rate };
     ceilings.iter().map(|(kind, rate)| (*kind, lifted(*rate, *kind))).collect()
 }
 
 fn by_ceiling(kind: Limit, rate: BitRate, ceilings: &BTreeMap<Limit, BitRate>) -> Option<RunnerUp> {
     let deciding = ceilings.get(&kind).copied().filter(|_| is_of_a_rule(kind)).unwrap_or(rate);
-    let close = deciding.scaled(1.0 - CLOSE_LIMIT_SHARE)..=deciding.scaled(1.0 + CLOSE_LIMIT_SHARE);
+    let close = deciding.scale_by(1.0 - CLOSE_LIMIT_SHARE)..=deciding.scale_by(1.0 + CLOSE_LIMIT_SHARE);
     let others = ceilings.iter().filter(|(other, ceiling)| is_comparable(kind, **other) && close.contains(ceiling));
     let (next, ceiling) = others.min_by_key(|(_, ceiling)| **ceiling).filter(|_| deciding > BitRate::ZERO)?;
     Some(RunnerUp { kind: *next, bits_per_second: Some(*ceiling), share: None })

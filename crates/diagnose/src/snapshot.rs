@@ -8,7 +8,7 @@ use crate::thresholds::{
 };
 
 /// One judged sample with its figures; `None` where the kernel did not report a figure and nothing stands in.
-pub(crate) struct Snapshot<'a> {
+pub(crate) struct JudgedSample<'a> {
     pub(crate) sample: &'a Sample,
     /// In flight in sequence space.
     pub(crate) outstanding: Option<ByteCount>,
@@ -25,16 +25,16 @@ pub(crate) struct Snapshot<'a> {
 }
 
 /// Figures that stand in for fields that the sending kernel does not report.
-pub(crate) struct Fallback {
+pub(crate) struct FallbackFigures {
     sndbuf: Option<ByteCount>,
     /// Windows that the receiver's own kernel reports, by time.
     windows: Vec<(Span, ByteCount)>,
     is_capture: bool,
 }
 
-impl Fallback {
+impl FallbackFigures {
     /// Of `stream`, with the `received` samples of its receiver.
-    pub(crate) fn of(stream: u16, received: &[&Sample], evidence: &Evidence) -> Self {
+    pub(crate) fn from_receiver_samples(stream: u16, received: &[&Sample], evidence: &Evidence) -> Self {
         let own = received.iter().filter_map(|sample| Some((sample.at, own_window(&sample.tcp)?)));
         let mut windows: Vec<_> = own.collect();
         windows.sort_unstable();
@@ -47,10 +47,10 @@ impl Fallback {
     }
 }
 
-impl<'a> Snapshot<'a> {
-    pub(crate) fn new(sample: &'a Sample, fallback: &Fallback) -> Self {
+impl<'a> JudgedSample<'a> {
+    pub(crate) fn new(sample: &'a Sample, fallback: &FallbackFigures) -> Self {
         let tcp = &sample.tcp;
-        let outstanding = sample.outstanding();
+        let outstanding = sample.outstanding_bytes();
         let held = || Some(outstanding? + tcp.not_sent?);
         Self {
             sample,
@@ -64,7 +64,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Returns true if anything was in flight or waiting.
-    pub(crate) fn busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         let nothing = |size: Option<ByteCount>| size == Some(ByteCount::ZERO);
         !(nothing(self.outstanding) && nothing(self.not_sent))
     }
@@ -87,7 +87,7 @@ impl<'a> Snapshot<'a> {
     /// sleeping writer lets it run down by a third.
     pub(crate) fn starved_by_buffer(&self) -> Option<bool> {
         let (not_sent, sndbuf) = (self.not_sent?, self.sndbuf?);
-        let little = sndbuf.scaled(MAX_UNSENT_SHARE);
+        let little = sndbuf.scale_by(MAX_UNSENT_SHARE);
         Some(not_sent <= little.min(SEGMENT_TRAIN) || (not_sent <= little && self.has_room()?))
     }
 
@@ -95,7 +95,7 @@ impl<'a> Snapshot<'a> {
     /// (`buffer_is_full`), both windows, with little to send at the moment.
     pub(crate) fn writer_behind(&self, buffer_is_full: bool) -> Option<bool> {
         let nothing_to_send = self.sample.tcp.app_limited.or_else(|| self.has_nothing_to_send())?;
-        let left_empty = nothing_to_send && self.queued? < self.sndbuf?.scaled(LOW_BUFFER_SHARE);
+        let left_empty = nothing_to_send && self.queued? < self.sndbuf?.scale_by(LOW_BUFFER_SHARE);
         let little_to_send = self.not_sent.is_some_and(|not_sent| not_sent * 2 <= SEGMENT_TRAIN);
         Some(left_empty || (!buffer_is_full && little_to_send && self.has_room() == Some(true)))
     }
@@ -108,19 +108,22 @@ impl<'a> Snapshot<'a> {
     /// Returns true if the congestion window or the pace held data back, and not the receiver;
     /// `None` if neither is known.
     pub(crate) fn held_by_path(&self, clocks_say_window: bool) -> Option<bool> {
-        let full_pipe =
-            self.sample.pipe().zip(self.cwnd).map(|(pipe, cwnd)| pipe >= cwnd.scaled(FULL_CONGESTION_WINDOW_SHARE));
+        let full_pipe = self
+            .sample
+            .pipe_bytes()
+            .zip(self.cwnd)
+            .map(|(pipe, cwnd)| pipe >= cwnd.scale_by(FULL_CONGESTION_WINDOW_SHARE));
         let waiting = self.not_sent.map(|not_sent| not_sent > self.unsent_by_chance());
         let held = match (full_pipe, waiting) {
             (None, None) => return None,
             (full_pipe, waiting) => full_pipe.unwrap_or(false) || waiting.unwrap_or(false),
         };
-        Some(held && self.busy() && !self.fills_window(clocks_say_window).unwrap_or(false))
+        Some(held && self.is_busy() && !self.fills_window(clocks_say_window).unwrap_or(false))
     }
 
     /// Returns the bytes that may be unsent for a moment though nothing holds them back.
     fn unsent_by_chance(&self) -> ByteCount {
-        self.sndbuf.map_or(SEGMENT_TRAIN, |sndbuf| sndbuf.scaled(MAX_UNSENT_SHARE).min(SEGMENT_TRAIN))
+        self.sndbuf.map_or(SEGMENT_TRAIN, |sndbuf| sndbuf.scale_by(MAX_UNSENT_SHARE).min(SEGMENT_TRAIN))
     }
 
     /// Returns true if both windows would have allowed more in flight; `None` if they are not
@@ -130,15 +133,15 @@ impl<'a> Snapshot<'a> {
             (Some(cwnd), Some(window)) => cwnd.min(window),
             (one, other) => one.or(other)?,
         };
-        Some(self.outstanding? < window.scaled(CLEARLY_LOWER_SHARE))
+        Some(self.outstanding? < window.scale_by(CLEARLY_LOWER_SHARE))
     }
 
     /// Returns the bytes by which a window that limits may appear unused: the kernel waits to send whole trains of
     /// segments.
     fn window_margin(&self, window: ByteCount) -> ByteCount {
         let segments = self.sample.tcp.snd_mss.unwrap_or_default() * WINDOW_MARGIN_SEGMENTS;
-        let margin = segments.max(SEGMENT_TRAIN).max(window.scaled(WINDOW_MARGIN_SHARE));
-        margin.min(window.scaled(MAX_WINDOW_MARGIN_SHARE))
+        let margin = segments.max(SEGMENT_TRAIN).max(window.scale_by(WINDOW_MARGIN_SHARE));
+        margin.min(window.scale_by(MAX_WINDOW_MARGIN_SHARE))
     }
 }
 

@@ -4,19 +4,19 @@ use fullpipe_record::{Evidence, HostSettings, SynQuote};
 
 /// Returns true if the offer to scale windows does not reach the other end.
 pub(crate) fn lose_their_scale(evidence: &Evidence) -> bool {
-    SynQuotes::of(evidence).is_some_and(|quotes| quotes.lose_their_scale())
+    SynQuotes::from_evidence(evidence).is_some_and(|quotes| quotes.lose_their_scale())
 }
 
 /// Returns the place of a device that changes SYN segments, as far as routers show it.
-pub(crate) fn place(evidence: &Evidence) -> String {
-    let place = SynQuotes::of(evidence).and_then(|quotes| quotes.place());
+pub(crate) fn device_place(evidence: &Evidence) -> String {
+    let place = SynQuotes::from_evidence(evidence).and_then(|quotes| quotes.device_place());
     place.unwrap_or_else(|| "between the ends".to_owned())
 }
 
 /// Returns the options of the SYN segments that each router quoted, where a device shows.
-pub(crate) fn stated(evidence: &Evidence) -> Option<String> {
-    let quotes = SynQuotes::of(evidence)?;
-    quotes.place().map(|_| quotes.stated())
+pub(crate) fn quoted_options(evidence: &Evidence) -> Option<String> {
+    let quotes = SynQuotes::from_evidence(evidence)?;
+    quotes.device_place().map(|_| quotes.quoted_options())
 }
 
 /// SYN probes of one end as routers on the way to the other quoted them.
@@ -30,7 +30,7 @@ struct SynQuotes<'e> {
 
 impl<'e> SynQuotes<'e> {
     /// Returns the probes of the end that sent some; `None` where no router quoted any.
-    fn of(evidence: &'e Evidence) -> Option<Self> {
+    fn from_evidence(evidence: &'e Evidence) -> Option<Self> {
         let sender = ("the sender", &evidence.sender, &evidence.sender_sockets);
         let receiver = ("the receiver", &evidence.receiver, &evidence.receiver_sockets);
         [sender, receiver].into_iter().find_map(|(end, settings, sockets)| {
@@ -45,7 +45,7 @@ impl<'e> SynQuotes<'e> {
     }
 
     /// Returns the two hops between which the quoted SYN first differs.
-    fn place(&self) -> Option<String> {
+    fn device_place(&self) -> Option<String> {
         let first = self.quotes.first()?;
         if self.offers && first.window_scale.is_none() {
             return Some(format!("between {} and {}", self.end, first.by));
@@ -55,7 +55,7 @@ impl<'e> SynQuotes<'e> {
         Some(format!("between {} and {}", changed[0].by, changed[1].by))
     }
 
-    fn stated(&self) -> String {
+    fn quoted_options(&self) -> String {
         let text = |quoted: &SynQuote| {
             let scale = quoted.window_scale.map_or_else(|| "no scale".to_owned(), |shift| format!("scale {shift}"));
             let mss = quoted.mss.map_or_else(|| "no MSS".to_owned(), |mss| format!("MSS {}", mss.get()));

@@ -1,8 +1,8 @@
 //! Figures as text, for sentences and tables.
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
 
-use crate::figures::Figures;
+use crate::figures::SenderSampleFigures;
 use crate::path;
 
 /// A row of the figures that decided: its name, and its text where the evidence has it.
@@ -10,7 +10,7 @@ pub(crate) type Row = (&'static str, Option<String>);
 
 /// Figures that the sentences of most limits have.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Basics {
+pub(crate) struct BasicFacts {
     /// Mean rate of all streams.
     pub(crate) rate: BitRate,
     /// Median round-trip time of the judged part.
@@ -22,13 +22,13 @@ pub(crate) struct Basics {
     capacity: Option<BitRate>,
 }
 
-impl Basics {
-    pub(crate) fn of(figures: &Figures) -> Self {
+impl BasicFacts {
+    pub(crate) fn from_figures(figures: &SenderSampleFigures) -> Self {
         Self {
             rate: figures.rate,
             rtt: figures.rtt,
             idle_rtt: figures.idle_rtt,
-            streams: figures.streams(),
+            streams: figures.stream_count(),
             capacity: path::stated_capacity(figures),
         }
     }
@@ -48,59 +48,60 @@ impl Basics {
 }
 
 /// Returns the mean of the bytes in flight, of the advertised window.
-pub(crate) fn in_flight(figures: &Figures) -> Row {
-    let sizes = (figures.mean(|snapshot| snapshot.outstanding), figures.mean(|snapshot| snapshot.window));
+pub(crate) fn in_flight(figures: &SenderSampleFigures) -> Row {
+    let sizes = (figures.mean_size(|snapshot| snapshot.outstanding), figures.mean_size(|snapshot| snapshot.window));
     ("in flight mean", part_of(sizes))
 }
 
 /// Returns the mean of the bytes that were written and not sent.
-pub(crate) fn unsent(figures: &Figures) -> Row {
-    ("unsent mean", figures.mean(|snapshot| snapshot.not_sent).map(|size| size.to_string()))
+pub(crate) fn unsent_row(figures: &SenderSampleFigures) -> Row {
+    ("unsent mean", figures.mean_size(|snapshot| snapshot.not_sent).map(|size| size.to_string()))
 }
 
 /// Returns the mean of the bytes in the pipe, of the congestion window.
-fn in_pipe(figures: &Figures) -> Row {
+fn in_pipe(figures: &SenderSampleFigures) -> Row {
     if figures.evidence.capture.is_some() {
         // A capture shows no congestion window.
         return in_flight(figures);
     }
-    let sizes = (figures.mean(|snapshot| snapshot.sample.pipe()), figures.mean(|snapshot| snapshot.cwnd));
+    let sizes =
+        (figures.mean_size(|snapshot| snapshot.sample.pipe_bytes()), figures.mean_size(|snapshot| snapshot.cwnd));
     ("pipe mean", part_of(sizes))
 }
 
 /// Returns the mean of the bytes in the send buffer, of its largest size.
-pub(crate) fn queued(figures: &Figures) -> Row {
-    let sizes = (figures.mean(|snapshot| snapshot.queued), figures.most(|snapshot| snapshot.sndbuf));
+pub(crate) fn queued_row(figures: &SenderSampleFigures) -> Row {
+    let sizes = (figures.mean_size(|snapshot| snapshot.queued), figures.max_size(|snapshot| snapshot.sndbuf));
     ("wmem_queued mean", part_of(sizes))
 }
 
 /// Returns the share of the time in which the sender had nothing to send.
-pub(crate) fn idle(figures: &Figures) -> Row {
-    ("idle", figures.idle().map(|idle| format!("{idle} of the judged time")))
+pub(crate) fn idle_row(figures: &SenderSampleFigures) -> Row {
+    ("idle", figures.idle_share().map(|idle| format!("{idle} of the judged time")))
 }
 
 /// Returns the row with the number of times that the streams went into recovery.
-fn recoveries(figures: &Figures) -> Row {
-    ("recoveries seen", figures.retransmitted().map(|lost| lost.episodes.to_string()))
+fn recoveries_row(figures: &SenderSampleFigures) -> Row {
+    ("recoveries seen", figures.retransmitted_segments().map(|lost| lost.episodes.to_string()))
 }
 
 /// Returns the payload that the stated bandwidth can carry.
-fn capacity(figures: &Figures) -> Row {
+fn capacity_row(figures: &SenderSampleFigures) -> Row {
     ("stated capacity", path::stated_capacity(figures).map(|rate| rate.to_string()))
 }
 
 /// Returns the figures that show the course of the windows and of the buffer.
-pub(crate) fn course(figures: &Figures) -> Vec<Row> {
-    vec![in_flight(figures), in_pipe(figures), queued(figures), unsent(figures), idle(figures)]
+pub(crate) fn trend_rows(figures: &SenderSampleFigures) -> Vec<Row> {
+    vec![in_flight(figures), in_pipe(figures), queued_row(figures), unsent_row(figures), idle_row(figures)]
 }
 
 /// Returns the figures that show the load of the path.
-pub(crate) fn of_path(figures: &Figures) -> Vec<Row> {
-    vec![in_pipe(figures), unsent(figures), recoveries(figures), capacity(figures)]
+pub(crate) fn of_path(figures: &SenderSampleFigures) -> Vec<Row> {
+    vec![in_pipe(figures), unsent_row(figures), recoveries_row(figures), capacity_row(figures)]
 }
 
 /// Returns a clock of the kernel as a share of the time in which there was something to send.
-pub(crate) fn clock(name: &'static str, share: Option<Ratio>) -> Row {
+pub(crate) fn clock_row(name: &'static str, share: Option<Ratio>) -> Row {
     (name, share.map(|share| format!("{share} of the time data was under way, by the kernel's clock")))
 }
 
@@ -110,18 +111,18 @@ fn part_of((part, whole): (Option<ByteCount>, Option<ByteCount>)) -> Option<Stri
 
 /// `100 of 3 streams`.
 pub(crate) fn of_streams(snapshots: usize, streams: usize) -> String {
-    format!("{snapshots} of {}", counted(streams, "stream"))
+    format!("{snapshots} of {}", count_noun(streams, "stream"))
 }
 
-pub(crate) fn size(size: Option<ByteCount>) -> String {
+pub(crate) fn size_text(size: Option<ByteCount>) -> String {
     size.map_or_else(|| UNKNOWN_FIGURE.to_owned(), |size| size.to_string())
 }
 
-pub(crate) fn time(span: Option<Span>) -> String {
+pub(crate) fn time_text(span: Option<Span>) -> String {
     span.map_or_else(|| UNKNOWN_FIGURE.to_owned(), |span| span.to_string())
 }
 
-pub(crate) fn rate(rate: Option<BitRate>) -> String {
+pub(crate) fn rate_text(rate: Option<BitRate>) -> String {
     rate.map_or_else(|| UNKNOWN_FIGURE.to_owned(), |rate| rate.to_string())
 }
 

@@ -3,16 +3,16 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Basis, Evidence, Limit, OtherLimit, Verdict};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::arrivals::Arrivals;
-use crate::candidates::candidates;
+use crate::arrivals::ReceiverSampleFigures;
+use crate::candidates::find_candidates;
 use crate::captured;
-use crate::ceilings::ceilings;
+use crate::ceilings::find_ceilings;
 use crate::confidence::confidence;
-use crate::figures::Figures;
-use crate::finding::Finding;
-use crate::limits::{self, Facts, application_window};
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
+use crate::limits::{self, LimitFacts, application_window};
 use crate::receiving;
-use crate::rules::find;
+use crate::rules::find_limit;
 use crate::runner_up::{once_lifted, runner_up};
 use crate::seconds;
 use crate::signals::{Signals, TransferTime};
@@ -28,14 +28,14 @@ use crate::text::{self, Row};
 ///
 /// Never fails: evidence that shows nothing gives [`Limit::Unknown`], whose `missing` figure names what is lacking.
 pub fn diagnose(evidence: &Evidence) -> Verdict {
-    let basis = basis(evidence);
+    let basis = evidence_basis(evidence);
     if basis == Basis::Receiver { of_receiver(evidence) } else { of_sender(evidence, basis) }.verdict(evidence)
 }
 
 /// A limit that was found, with all that a verdict says of it, from one view.
 struct Judgement {
     basis: Basis,
-    finding: Finding,
+    finding: LimitFinding,
     signals: Signals,
     time: TransferTime,
     /// Round-trip times under load and of the idle path.
@@ -52,17 +52,17 @@ struct Judgement {
 impl Judgement {
     fn verdict(self, evidence: &Evidence) -> Verdict {
         let Self { basis, finding, signals, time, .. } = self;
-        let (kind, rate) = (finding.kind(), signals.rate);
+        let (kind, rate) = (finding.limit_kind(), signals.rate);
         let once_lifted = once_lifted(kind, self.rtts, &self.ceilings);
         let runner_up = runner_up((kind, rate), &once_lifted, &self.others, self.of_the_time);
-        let (candidates, would_distinguish) = candidates(basis, &finding);
+        let (candidates, would_distinguish) = find_candidates(basis, &finding);
         let mut shown = self.shown;
-        shown.extend(syn_quotes::stated(evidence).map(|text| ("SYN as quoted by routers".to_owned(), text)));
+        shown.extend(syn_quotes::quoted_options(evidence).map(|text| ("SYN as quoted by routers".to_owned(), text)));
         shown.extend((!finding.missing.is_empty()).then(|| ("missing".to_owned(), finding.missing.join(", "))));
         Verdict {
             kind,
-            cause: finding.verdict.cause(),
-            at: finding.verdict.at(),
+            cause: finding.verdict.limit_cause(),
+            at: finding.verdict.limit_place(),
             share: Ratio::new(finding.share.get().min(1.0)),
             confidence: confidence(basis, &finding, &signals),
             sentence: self.sentence,
@@ -80,18 +80,18 @@ impl Judgement {
 }
 
 fn of_receiver(evidence: &Evidence) -> Judgement {
-    let arrivals = Arrivals::of(evidence);
+    let arrivals = ReceiverSampleFigures::from_evidence(evidence);
     let (signals, time) = (Signals::from_receiver(&arrivals), TransferTime::from_receiver(&arrivals));
-    let found = receiving::find(&arrivals, &signals);
+    let found = receiving::find_limit(&arrivals, &signals);
     let finding = application_window::above_tcp(evidence, arrivals.rate, arrivals.rtt, found);
     Judgement {
         basis: Basis::Receiver,
         rtts: [arrivals.rtt, evidence.idle_rtt],
-        ceilings: arrivals.ceilings(),
+        ceilings: arrivals.find_ceilings(),
         others: Vec::new(),
         of_the_time: Ratio::ZERO,
-        sentence: arrivals.sentence(&finding),
-        shown: arrivals.shown(),
+        sentence: arrivals.explain_finding(&finding),
+        shown: arrivals.shown_figures(),
         other_end_would_show: Some(receiving::OTHER_END.to_owned()),
         finding,
         signals,
@@ -100,19 +100,20 @@ fn of_receiver(evidence: &Evidence) -> Judgement {
 }
 
 fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
-    let figures = Figures::of(evidence);
-    let time = TransferTime::from_sender(&Figures::over(evidence, None));
+    let figures = SenderSampleFigures::from_evidence(evidence);
+    let time = TransferTime::from_sender(&SenderSampleFigures::from_part(evidence, None));
     let signals = Signals::from_sender(&figures);
     let found = match &evidence.capture {
-        Some(capture) => captured::find(&figures, capture, &signals),
-        None => find(&figures, &signals),
+        Some(capture) => captured::find_limit(&figures, capture, &signals),
+        None => find_limit(&figures, &signals),
     };
     let found = time.decide(found);
     let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found);
-    let facts = limits::facts(&finding, &figures);
-    let mut ceilings = ceilings(&figures, &finding);
-    ceilings.extend(application_window::ceiling(evidence, figures.rtt).map(|rate| (Limit::ApplicationWindow, rate)));
-    let (others, of_the_time) = seconds::others(evidence, &finding);
+    let facts = limits::limit_facts(&finding, &figures);
+    let mut ceilings = find_ceilings(&figures, &finding);
+    ceilings
+        .extend(application_window::window_ceiling(evidence, figures.rtt).map(|rate| (Limit::ApplicationWindow, rate)));
+    let (others, of_the_time) = seconds::other_limits(evidence, &finding);
     let is_alone = basis == Basis::Sender;
     Judgement {
         basis,
@@ -120,8 +121,8 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
         ceilings,
         others,
         of_the_time,
-        sentence: sentence(&figures, &finding, facts.as_ref()),
-        shown: shown(&figures, facts.as_ref()),
+        sentence: verdict_sentence(&figures, &finding, facts.as_ref()),
+        shown: shown_figures(&figures, facts.as_ref()),
         other_end_would_show: facts.other_end_would_show().filter(|_| is_alone).map(str::to_owned),
         finding,
         signals,
@@ -129,12 +130,12 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
     }
 }
 
-fn sentence(figures: &Figures, finding: &Finding, facts: &dyn Facts) -> String {
-    let of_capture = || captured::sentence(figures, figures.evidence.capture.as_ref()?, finding);
+fn verdict_sentence(figures: &SenderSampleFigures, finding: &LimitFinding, facts: &dyn LimitFacts) -> String {
+    let of_capture = || captured::captured_sentence(figures, figures.evidence.capture.as_ref()?, finding);
     of_capture().unwrap_or_else(|| facts.sentence())
 }
 
-fn basis(evidence: &Evidence) -> Basis {
+fn evidence_basis(evidence: &Evidence) -> Basis {
     match (evidence.sender_samples.is_empty(), evidence.receiver_samples.is_empty()) {
         (true, false) => Basis::Receiver,
         _ if evidence.capture.is_some() => Basis::Capture,
@@ -144,19 +145,19 @@ fn basis(evidence: &Evidence) -> Basis {
 }
 
 /// Returns the figures that decided, by the names that they have on the screen.
-fn shown(figures: &Figures, facts: &dyn Facts) -> BTreeMap<String, String> {
-    let lost = figures.retransmitted();
+fn shown_figures(figures: &SenderSampleFigures, facts: &dyn LimitFacts) -> BTreeMap<String, String> {
+    let lost = figures.retransmitted_segments();
     let always: [Row; 5] = [
         ("rate", Some(figures.rate.to_string())),
-        ("round trip", figures.rtt.map(|rtt| format!("{rtt}, idle {}", text::time(figures.idle_rtt)))),
-        ("congestion control", figures.congestion().map(str::to_owned)),
+        ("round trip", figures.rtt.map(|rtt| format!("{rtt}, idle {}", text::time_text(figures.idle_rtt)))),
+        ("congestion control", figures.congestion_control().map(str::to_owned)),
         ("samples", Some(text::of_streams(figures.snapshots().count(), figures.flows.len()))),
         ("retransmitted", lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent))),
     ];
-    let of_capture = figures.evidence.capture.iter().flat_map(captured::shown);
+    let of_capture = figures.evidence.capture.iter().flat_map(captured::capture_rows);
     always
         .into_iter()
-        .chain(facts.shown())
+        .chain(facts.shown_rows())
         .chain(of_capture)
         .filter_map(|(name, text)| Some((name.to_owned(), text?)))
         .collect()

@@ -1,7 +1,7 @@
 //! Remedies with the commands that carry them out.
 
-use fullpipe_diagnose::remedies;
-use fullpipe_host::{commands, commands_for_unread_host, elsewhere};
+use fullpipe_diagnose::find_remedies;
+use fullpipe_host::{change_commands, commands_for_unread_host, other_system_commands};
 use fullpipe_record::{At, Commands, Evidence, Remedy, Verdict};
 
 /// Returns the remedies for the limit that `verdict` names, best first, each with its commands, those of one end with
@@ -9,9 +9,9 @@ use fullpipe_record::{At, Commands, Evidence, Remedy, Verdict};
 ///
 /// For an end whose settings the evidence does not have, the commands only raise what is too small, how to undo them is
 /// not known, and those for other systems stand with them.
-pub fn advice(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
+pub fn ranked_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     let with_commands = |remedy: Remedy| Remedy { commands: commands_at(&remedy, evidence), ..remedy };
-    remedies(evidence, verdict).into_iter().map(with_commands).collect()
+    find_remedies(evidence, verdict).into_iter().map(with_commands).collect()
 }
 
 fn commands_at(remedy: &Remedy, evidence: &Evidence) -> Commands {
@@ -23,8 +23,8 @@ fn commands_at(remedy: &Remedy, evidence: &Evidence) -> Commands {
         };
         let there = |command: String| format!("{command}  # {end}");
         let Commands { apply, undo, elsewhere } = match settings {
-            Some(settings) => commands(&changes, settings),
-            None => Commands { elsewhere: elsewhere(&changes), ..commands_for_unread_host(&changes) },
+            Some(settings) => change_commands(&changes, settings),
+            None => Commands { elsewhere: other_system_commands(&changes), ..commands_for_unread_host(&changes) },
         };
         all.elsewhere.extend(elsewhere);
         all.apply.extend(apply.into_iter().map(there));

@@ -5,16 +5,17 @@ use std::path::Path;
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis, Evidence, HostSettings};
 use fullpipe_trace::{
-    CaptureError, Explained, PacketFile, Reading, TransferEvidence, Wanted, of_both, pairs, read_flows,
+    CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, TransferEvidence, match_flows, of_both,
+    read_flows,
 };
 use fullpipe_units::BitRate;
 
-use crate::advice::advice;
+use crate::advice::ranked_remedies;
 use crate::target::Interrupt;
 
 /// Facts of a captured transfer that its packets do not show.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct KnownFacts {
     /// Capacity of the path.
     pub bandwidth: Option<BitRate>,
     /// Settings of the host that sent the data.
@@ -31,44 +32,44 @@ pub struct Known {
 pub fn judge_files(
     first: &Path,
     second: Option<&Path>,
-    explained: Explained<'_>,
-    known: &Known,
+    explained: ExplainedTransfers<'_>,
+    known: &KnownFacts,
     interrupt: Interrupt<'_>,
 ) -> Result<CaptureReport, CaptureError> {
-    let read = |path: &Path, explained: Explained<'_>| -> Result<Reading, CaptureError> {
+    let read = |path: &Path, explained: ExplainedTransfers<'_>| -> Result<CaptureContent, CaptureError> {
         let mut file = PacketFile::open(path)?;
-        let wanted = Wanted { explained, is_compared: second.is_some() };
+        let wanted = CaptureUse { explained, is_compared: second.is_some() };
         Ok(read_flows(&mut file, &path.display().to_string(), wanted, interrupt.0))
     };
     let first = read(first, explained)?;
     let Some(second) = second else { return Ok(judge_capture(first, known)) };
-    let second = read(second, first.explained().map_or(explained, Explained::Same))?;
+    let second = read(second, first.explained_flow().map_or(explained, ExplainedTransfers::Same))?;
     Ok(judge_captures(first, second, known))
 }
 
 /// Returns the connections of a capture, with what limited the transfers of which evidence was asked for and what would
 /// help.
-pub fn judge_capture(reading: Reading, known: &Known) -> CaptureReport {
-    let transfers = judged(reading.transfers, known);
+pub fn judge_capture(reading: CaptureContent, known: &KnownFacts) -> CaptureReport {
+    let transfers = judge_transfers(reading.transfers, known);
     CaptureReport { transfers, ..reading.report }
 }
 
 /// Returns the connections of the first of two captures of the same time, judged, with losses and
 /// changes between both. The verdict rests on the capture that was taken at the sender, if one was,
 /// and on the work of devices between them.
-pub fn judge_captures(first: Reading, second: Reading, known: &Known) -> CaptureReport {
-    let pairs = pairs(first.flows(), second.flows());
+pub fn judge_captures(first: CaptureContent, second: CaptureContent, known: &KnownFacts) -> CaptureReport {
+    let pairs = match_flows(first.flows_with_times(), second.flows_with_times());
     let evidence = of_both(first.transfers, &second.transfers, &first.report.flows, &pairs);
-    let transfers = judged(evidence, known);
+    let transfers = judge_transfers(evidence, known);
     CaptureReport { transfers, pairs, other: Some(Box::new(second.report)), ..first.report }
 }
 
-fn judged(transfers: Vec<TransferEvidence>, known: &Known) -> Vec<CapturedTransfer> {
+fn judge_transfers(transfers: Vec<TransferEvidence>, known: &KnownFacts) -> Vec<CapturedTransfer> {
     let judge = |transfer: TransferEvidence| {
-        let Known { bandwidth, sender, receiver } = known.clone();
+        let KnownFacts { bandwidth, sender, receiver } = known.clone();
         let evidence = Evidence { bandwidth, sender, receiver, ..transfer.evidence };
         let verdict = diagnose(&evidence);
-        let remedies = advice(&evidence, &verdict);
+        let remedies = ranked_remedies(&evidence, &verdict);
         let diagnosis = Diagnosis { transfer: None, verdict, remedies, defects: Vec::new(), evidence: Some(evidence) };
         CapturedTransfer { flows: transfer.flows, diagnosis }
     };

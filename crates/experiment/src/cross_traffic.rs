@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fullpipe_lab::Host;
 use fullpipe_record::event::{CrossTrafficFailure, CrossTrafficPhase};
 use fullpipe_record::{Event, Interval, LabCrossTraffic, Measurement, PathDirection, Request, Transport};
-use fullpipe_scenario::{CrossTraffic, Starts};
+use fullpipe_scenario::{CrossTraffic, LoadStart};
 use fullpipe_sim::{CrossTraffic as Phase, CrossTrafficResult};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
@@ -15,7 +15,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use crate::error::ExperimentError;
 use crate::in_lab::{LabTarget, POLL_INTERVAL, TIMEOUT};
-use crate::target::{Interrupt, Target};
+use crate::target::{ExperimentTarget, Interrupt};
 use crate::virtual_target::VirtualTarget;
 
 /// The port of the server of these loads: the step's own has the usual one.
@@ -45,7 +45,7 @@ pub(crate) fn run_with_cross_traffic<W>(
     if cross_traffic.is_empty() {
         return Ok((work()?, Vec::new()));
     }
-    let server = target.serve(Host::Receiver, &["--port", &PORT.to_string()])?;
+    let server = target.start_server(Host::Receiver, &["--port", &PORT.to_string()])?;
     let (lead, plans) = cross_traffic_phases(cross_traffic, main, seed);
     let (origin, over) = (Instant::now(), &AtomicBool::new(false));
     let done = thread::scope(|scope| {
@@ -55,12 +55,15 @@ pub(crate) fn run_with_cross_traffic<W>(
         let measured = work();
         over.store(true, Ordering::Relaxed);
         let path = &target.path().forward;
-        let loads =
-            cross_traffic.iter().zip(running).map(|(load, running)| outcome(load, path, running)).collect::<Vec<_>>();
+        let loads = cross_traffic
+            .iter()
+            .zip(running)
+            .map(|(load, running)| load_outcome(load, path, running))
+            .collect::<Vec<_>>();
         Ok((measured?, loads.into_iter().collect::<Result<_, _>>()?))
     });
-    server.interrupt()?;
-    server.finish(TIMEOUT)?;
+    server.interrupt_program()?;
+    server.finish_within(TIMEOUT)?;
     done
 }
 
@@ -81,7 +84,7 @@ pub(crate) fn measure_with_cross_traffic(
     let mut results = results.into_iter();
     let loads = cross_traffic.iter().zip(plans).map(|(load, phases)| {
         let ended: Vec<_> = phases.into_iter().map(|phase| phase.request).zip(&mut results).collect();
-        summary(load, &target.path().forward, &ended)
+        load_summary(load, &target.path().forward, &ended)
     });
     let loads = loads.collect();
     Ok((measurement, loads))
@@ -101,8 +104,8 @@ pub fn keep_cross_traffic<W>(
     if cross_traffic.is_empty() {
         return Ok(work());
     }
-    let _server = target.serve(Host::Receiver, &["--port", &PORT.to_string()])?;
-    let lead = cross_traffic.iter().map(lead).max().unwrap_or_default();
+    let _server = target.start_server(Host::Receiver, &["--port", &PORT.to_string()])?;
+    let lead = cross_traffic.iter().map(lead_time).max().unwrap_or_default();
     let (origin, over) = (Instant::now(), &AtomicBool::new(false));
     Ok(thread::scope(|scope| {
         for (place, load) in cross_traffic.iter().enumerate() {
@@ -110,7 +113,7 @@ pub fn keep_cross_traffic<W>(
             let endless = CrossTraffic { on_off: load.on_off.or(Some((MAX_PHASE, Span::ZERO))), ..load.clone() };
             scope.spawn(move || {
                 for phase in
-                    phases(&endless, lead, Span::MAX, &mut random).take_while(|_| !over.load(Ordering::Relaxed))
+                    load_phases(&endless, lead, Span::MAX, &mut random).take_while(|_| !over.load(Ordering::Relaxed))
                 {
                     sleep_until(origin + phase.starts.into(), over);
                     // The next one need not wait until this one has reported its end to its far end.
@@ -163,32 +166,32 @@ fn keep_phase(
 /// Returns the time by which the first of `cross_traffic` begins before the load of `main`, and when each is on during
 /// that. Those with a range of rates draw from `seed`.
 pub fn cross_traffic_phases(cross_traffic: &[CrossTraffic], main: &Request, seed: u64) -> (Span, Vec<Vec<Phase>>) {
-    let lead = cross_traffic.iter().map(lead).max().unwrap_or_default();
+    let lead = cross_traffic.iter().map(lead_time).max().unwrap_or_default();
     let ends = lead + main.omit + main.duration;
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    (lead, cross_traffic.iter().map(|load| phases(load, lead, ends, &mut random).collect()).collect())
+    (lead, cross_traffic.iter().map(|load| load_phases(load, lead, ends, &mut random).collect()).collect())
 }
 
 /// Returns the time by which `load` begins before the step's load.
-fn lead(load: &CrossTraffic) -> Span {
+fn lead_time(load: &CrossTraffic) -> Span {
     match load.starts {
-        Starts::Before(time) => time,
-        Starts::After(_) => Span::ZERO,
+        LoadStart::Before(time) => time,
+        LoadStart::After(_) => Span::ZERO,
     }
 }
 
 /// When `load` is on, and at what rates: from its start until `ends`, where the step's load begins at `lead`.
-fn phases(load: &CrossTraffic, lead: Span, ends: Span, random: &mut Pcg64Mcg) -> impl Iterator<Item = Phase> {
+fn load_phases(load: &CrossTraffic, lead: Span, ends: Span, random: &mut Pcg64Mcg) -> impl Iterator<Item = Phase> {
     let first = match load.starts {
-        Starts::Before(time) => lead.saturating_sub(time),
-        Starts::After(time) => lead + time,
+        LoadStart::Before(time) => lead.saturating_sub(time),
+        LoadStart::After(time) => lead + time,
     };
     let (on, period) = load.on_off.map_or((Span::MAX, None), |(on, off)| (on, Some(on + off)));
     let starts = std::iter::successors(Some(first), move |start| Some(*start + period?));
     let phase = move |starts: Span| Phase {
         starts,
         request: Request {
-            rate: drawn(load, random),
+            rate: draw_rate(load, random),
             duration: on.min(ends.saturating_sub(starts)),
             ..load.request.clone()
         },
@@ -196,7 +199,7 @@ fn phases(load: &CrossTraffic, lead: Span, ends: Span, random: &mut Pcg64Mcg) ->
     starts.take_while(move |start| ends.saturating_sub(*start) >= MIN_PHASE).map(phase)
 }
 
-fn drawn(load: &CrossTraffic, random: &mut Pcg64Mcg) -> Option<BitRate> {
+fn draw_rate(load: &CrossTraffic, random: &mut Pcg64Mcg) -> Option<BitRate> {
     let highest = load.request.rate?;
     let Some(lowest) = load.lowest else { return Some(highest) };
     // 53 bits are what an f64 holds.
@@ -213,8 +216,8 @@ fn run_phase(
     interrupt: Interrupt<'_>,
 ) -> Option<Result<Measurement, ExperimentError>> {
     sleep_until(origin + phase.starts.into(), over);
-    let skipped = over.load(Ordering::Relaxed) || interrupt.requested();
-    (!skipped).then(|| target.send(&phase.request, &["--port", &PORT.to_string()], interrupt, &mut |_| {}))
+    let skipped = over.load(Ordering::Relaxed) || interrupt.is_requested();
+    (!skipped).then(|| target.send_load(&phase.request, &["--port", &PORT.to_string()], interrupt, &mut |_| {}))
 }
 
 fn sleep_until(moment: Instant, over: &AtomicBool) {
@@ -230,21 +233,21 @@ type Running<'s> = ScopedJoinHandle<'s, Option<Result<Measurement, ExperimentErr
 
 /// Returns the result of a load. A phase that failed is left out as long as another did not: the control connection of
 /// one may starve with the data that it competes with.
-fn outcome(
+fn load_outcome(
     load: &CrossTraffic,
     path: &PathDirection,
     running: Vec<Running<'_>>,
 ) -> Result<LabCrossTraffic, ExperimentError> {
     let ended = running.into_iter().filter_map(|phase| phase.join().ok().flatten());
     let (done, mut failed): (Vec<_>, Vec<_>) = ended.partition(Result::is_ok);
-    let done: Vec<_> = done.into_iter().flatten().map(|phase| (phase.request.clone(), result(&phase))).collect();
+    let done: Vec<_> = done.into_iter().flatten().map(|phase| (phase.request.clone(), phase_result(&phase))).collect();
     if let (true, Some(Err(error))) = (done.is_empty(), failed.pop()) {
         return Err(error);
     }
-    Ok(summary(load, path, &done))
+    Ok(load_summary(load, path, &done))
 }
 
-fn result(phase: &Measurement) -> CrossTrafficResult {
+fn phase_result(phase: &Measurement) -> CrossTrafficResult {
     CrossTrafficResult {
         sent: phase.summary.sent,
         received: phase.summary.received,
@@ -253,8 +256,12 @@ fn result(phase: &Measurement) -> CrossTrafficResult {
     }
 }
 
-fn summary(load: &CrossTraffic, path: &PathDirection, phases: &[(Request, CrossTrafficResult)]) -> LabCrossTraffic {
-    let time: Span = phases.iter().map(|(_, phase)| arriving(path, phase)).sum();
+fn load_summary(
+    load: &CrossTraffic,
+    path: &PathDirection,
+    phases: &[(Request, CrossTrafficResult)],
+) -> LabCrossTraffic {
+    let time: Span = phases.iter().map(|(_, phase)| arrival_time(path, phase)).sum();
     let received: ByteCount = phases.iter().map(|(_, phase)| phase.received).sum();
     let datagrams = || phases.iter().filter_map(|(_, phase)| phase.datagrams);
     let (lost, arrived) = datagrams().fold((0, 0), |(lost, arrived), seen| (lost + seen.lost, arrived + seen.received));
@@ -263,8 +270,8 @@ fn summary(load: &CrossTraffic, path: &PathDirection, phases: &[(Request, CrossT
         request: phases.first().map_or_else(|| load.request.clone(), |(request, _)| request.clone()),
         phases: u32::try_from(phases.len()).unwrap_or(u32::MAX),
         published: load.published,
-        measured: (!phases.is_empty()).then(|| BitRate::of(received, time)),
-        loss: is_udp.then(|| Ratio::of(lost as f64, (lost + arrived) as f64)),
+        measured: (!phases.is_empty()).then(|| BitRate::from_bytes_in(received, time)),
+        loss: is_udp.then(|| Ratio::from_quotient(lost as f64, (lost + arrived) as f64)),
         jitter: datagrams().map(|seen| seen.jitter).max(),
     }
 }
@@ -272,12 +279,12 @@ fn summary(load: &CrossTraffic, path: &PathDirection, phases: &[(Request, CrossT
 /// Returns the time in which the datagrams of a phase arrived: as long as they were sent, and as long as the queue
 /// holds of them then takes to run empty, at the least, as what others have in it is not counted. What TCP sent has
 /// arrived by then.
-fn arriving(path: &PathDirection, phase: &CrossTrafficResult) -> Span {
-    phase.sending + phase.datagrams.map_or(Span::ZERO, |_| emptying(path, phase.sent, phase.sending))
+fn arrival_time(path: &PathDirection, phase: &CrossTrafficResult) -> Span {
+    phase.sending + phase.datagrams.map_or(Span::ZERO, |_| queue_drain_time(path, phase.sent, phase.sending))
 }
 
 /// Returns the time in which a queue runs empty that received `sent` during `sending`.
-fn emptying(path: &PathDirection, sent: ByteCount, sending: Span) -> Span {
+fn queue_drain_time(path: &PathDirection, sent: ByteCount, sending: Span) -> Span {
     let Some(rate) = path.rate else { return Span::ZERO };
     let waiting = sent.saturating_sub(rate.bytes_in(sending));
     rate.time_for(path.queue.map_or(waiting, |queue| queue.min(waiting)))
@@ -301,7 +308,7 @@ mod tests {
     /// Milliseconds that the queue of such a path takes to run empty where so many MB were sent in ten seconds.
     fn emptying_after(path: &str, megabytes: u64) -> u64 {
         let path = scenario(path, "rate = '29M'").path.forward;
-        emptying(&path, ByteCount::new(megabytes * 1_000_000), Span::from_secs(10)).as_micros() / 1000
+        queue_drain_time(&path, ByteCount::new(megabytes * 1_000_000), Span::from_secs(10)).as_micros() / 1000
     }
 
     #[test]
@@ -318,7 +325,7 @@ mod tests {
             (millis(phase.starts), millis(phase.request.duration), phase.request.rate.unwrap().bps() / 1_000_000)
         };
         let load = load(keys);
-        phases(&load, Span::from_millis(lead), Span::from_millis(ends), &mut random)
+        load_phases(&load, Span::from_millis(lead), Span::from_millis(ends), &mut random)
             .map(figures)
             .take(MAX_STREAMS)
             .collect()

@@ -15,7 +15,7 @@ const MIN_STEADY: Span = Span::from_secs(4);
 
 /// Returns the duration that a measurement needs to judge `prediction`: the ramp, and then 20 round trips, 4 s, or the
 /// time of 200 losses, whichever is longest.
-pub(crate) fn needed(prediction: &Prediction, path: &Path, streams: u16) -> Span {
+pub(crate) fn required_duration(prediction: &Prediction, path: &Path, streams: u16) -> Span {
     let rtt = path.rtt();
     let each = ByteCount::new(window::bdp(prediction.kernel_model, rtt).get() / u64::from(streams.max(1)));
     let ramp = ramp_range(each, prediction.mss, rtt).latest;

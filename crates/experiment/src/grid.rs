@@ -9,11 +9,11 @@ use fullpipe_record::{
     Event, GridAccuracy, GridAgreement, GridCell, GridReport, GridRun, HostSettings, LabStep, Limit, Measurement,
     Prediction,
 };
-use fullpipe_scenario::{Grid, GridBounds, Scenario, Step};
-use fullpipe_sim::{Plan, Simulation};
+use fullpipe_scenario::{GridBounds, Scenario, ScenarioGrid, ScenarioStep};
+use fullpipe_sim::{Simulation, SimulationPlan};
 use fullpipe_units::{Ratio, Span, median};
 
-use crate::duration::needed;
+use crate::duration::required_duration;
 use crate::error::ExperimentError;
 use crate::steps::{run_scenario, run_scenario_virtually};
 use crate::target::Interrupt;
@@ -40,7 +40,7 @@ pub enum GridPlace {
 /// # Errors
 /// If a lab cannot be made, a measurement fails, or it is interrupted before a cell is done.
 pub fn run_grid(
-    grid: &Grid,
+    grid: &ScenarioGrid,
     settings: &HostSettings,
     place: GridPlace,
     interrupt: Interrupt<'_>,
@@ -50,8 +50,8 @@ pub fn run_grid(
     let mut cells: Vec<GridCell> = Vec::new();
     let mut interrupted = false;
     for (index, cell) in grid.cells.iter().enumerate() {
-        let cell = timed(cell, settings, grid.longest);
-        observe(&Event::CellBegan(began(index, grid, &cell)));
+        let cell = with_required_duration(cell, settings, grid.longest);
+        observe(&Event::CellBegan(cell_began_event(index, grid, &cell)));
         let run = match place {
             GridPlace::Lab { backend, .. } => run_scenario(&cell, backend, Ratio::ONE, None, interrupt, observe),
             GridPlace::Virtual => run_scenario_virtually(&cell, Ratio::ONE, interrupt, observe),
@@ -59,7 +59,7 @@ pub fn run_grid(
         match run {
             Ok(mut report) if !report.interrupted => {
                 let Some(step) = report.steps.pop() else { continue };
-                let done = judged(&cell, step, place);
+                let done = judge_cell(&cell, step, place);
                 observe(&Event::Cell(Box::new(done.clone())));
                 cells.push(done);
             }
@@ -71,11 +71,11 @@ pub fn run_grid(
             Err(error) => return Err(error),
         }
     }
-    let report = report(grid, cells, begun.elapsed().into(), interrupted);
+    let report = grid_report(grid, cells, begun.elapsed().into(), interrupted);
     Ok(GridReport { is_virtual: matches!(place, GridPlace::Virtual), ..report })
 }
 
-fn began(index: usize, grid: &Grid, cell: &Scenario) -> CellBegan {
+fn cell_began_event(index: usize, grid: &ScenarioGrid, cell: &Scenario) -> CellBegan {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     CellBegan {
         number: count(index + 1),
@@ -86,27 +86,28 @@ fn began(index: usize, grid: &Grid, cell: &Scenario) -> CellBegan {
 }
 
 /// Returns the minimum duration of a grid, with the settings of the hosts.
-pub fn grid_duration(grid: &Grid, settings: &HostSettings) -> Span {
-    let durations = grid.cells.iter().map(|cell| timed(cell, settings, grid.longest).steps[0].request.duration);
+pub fn grid_duration(grid: &ScenarioGrid, settings: &HostSettings) -> Span {
+    let durations =
+        grid.cells.iter().map(|cell| with_required_duration(cell, settings, grid.longest).steps[0].request.duration);
     durations.fold(Span::ZERO, |sum, duration| sum + duration)
 }
 
 /// The cell with the duration that its prediction needs.
-fn timed(cell: &Scenario, settings: &HostSettings, longest: Span) -> Scenario {
+fn with_required_duration(cell: &Scenario, settings: &HostSettings, longest: Span) -> Scenario {
     let mut timed = cell.clone();
     for step in &mut timed.steps {
-        let prediction = predicted(cell, step, settings);
-        step.request.duration = needed(&prediction, &cell.path, step.request.streams).min(longest);
+        let prediction = predict_cell(cell, step, settings);
+        step.request.duration = required_duration(&prediction, &cell.path, step.request.streams).min(longest);
     }
     timed
 }
 
-fn predicted(cell: &Scenario, step: &Step, settings: &HostSettings) -> Prediction {
+fn predict_cell(cell: &Scenario, step: &ScenarioStep, settings: &HostSettings) -> Prediction {
     let [sender, receiver] = [&cell.sender, &cell.receiver].map(|changes| settings.changed_by(changes));
     predict(&cell.path, &sender, &receiver, &step.request)
 }
 
-fn judged(cell: &Scenario, step: LabStep, place: GridPlace) -> GridCell {
+fn judge_cell(cell: &Scenario, step: LabStep, place: GridPlace) -> GridCell {
     let valid = step.runs.iter().find(|run| run.validity.is_valid());
     let mut broken: Vec<String> = step.runs.iter().flat_map(|run| run.validity.broken.clone()).collect();
     let ours = valid.map(grid_run);
@@ -143,10 +144,10 @@ fn grid_run(measurement: &Measurement) -> GridRun {
 /// Returns the simulation of what `run` measured on the path of `cell`; if there can be none, adds the reason to
 /// `broken`.
 fn simulated_like(cell: &Scenario, run: &Measurement, broken: &mut Vec<String>) -> Option<GridRun> {
-    let (sender, receiver) = run.sender().settings.clone().zip(run.receiver().settings.clone())?;
-    let plan = Plan::new(cell.path.clone(), [sender, receiver], run.carried_out().clone(), cell.seed);
+    let (sender, receiver) = run.sending_end().settings.clone().zip(run.receiving_end().settings.clone())?;
+    let plan = SimulationPlan::new(cell.path.clone(), [sender, receiver], run.carried_out().clone(), cell.seed);
     match Simulation::new(plan) {
-        Ok(simulation) => Some(grid_run(&simulation.measure())),
+        Ok(simulation) => Some(grid_run(&simulation.run_to_measurement())),
         Err(refused) => {
             broken.push(refused.to_string());
             None
@@ -154,17 +155,17 @@ fn simulated_like(cell: &Scenario, run: &Measurement, broken: &mut Vec<String>) 
     }
 }
 
-fn report(grid: &Grid, cells: Vec<GridCell>, took: Span, interrupted: bool) -> GridReport {
-    let by_rule = accuracy(&cells, |limit| limit != Limit::Loss);
-    let by_loss = accuracy(&cells, |limit| limit == Limit::Loss);
-    let missed = missed(&grid.bounds, by_rule, by_loss);
+fn grid_report(grid: &ScenarioGrid, cells: Vec<GridCell>, took: Span, interrupted: bool) -> GridReport {
+    let by_rule = prediction_accuracy(&cells, |limit| limit != Limit::Loss);
+    let by_loss = prediction_accuracy(&cells, |limit| limit == Limit::Loss);
+    let missed = missed_bounds(&grid.bounds, by_rule, by_loss);
     let complete = !interrupted && cells.iter().all(|cell| cell.measured.is_some());
     GridReport {
         name: grid.name.clone(),
         title: grid.title.clone(),
         passed: complete && missed.is_empty(),
-        simulated_without_loss: agreement(&cells, |loss| loss == Ratio::ZERO),
-        simulated_with_loss: agreement(&cells, |loss| loss > Ratio::ZERO),
+        simulated_without_loss: run_agreement(&cells, |loss| loss == Ratio::ZERO),
+        simulated_with_loss: run_agreement(&cells, |loss| loss > Ratio::ZERO),
         is_virtual: false,
         cells,
         by_rule,
@@ -176,30 +177,31 @@ fn report(grid: &Grid, cells: Vec<GridCell>, took: Span, interrupted: bool) -> G
 }
 
 /// Returns the accuracy of the predictions whose limit `of` accepts.
-fn accuracy(cells: &[GridCell], of: impl Fn(Limit) -> bool) -> Option<GridAccuracy> {
+fn prediction_accuracy(cells: &[GridCell], of: impl Fn(Limit) -> bool) -> Option<GridAccuracy> {
     let cells = cells.iter().filter(|cell| of(cell.prediction.limit));
-    ranked(cells.filter_map(|cell| Some((cell.accuracy?, cell.inside?))).collect())
+    quotient_accuracy(cells.filter_map(|cell| Some((cell.accuracy?, cell.inside?))).collect())
 }
 
 /// Of measured ÷ predicted, and whether it was within the interval, of each cell.
-fn ranked(cells: Vec<(Ratio, bool)>) -> Option<GridAccuracy> {
+fn quotient_accuracy(cells: Vec<(Ratio, bool)>) -> Option<GridAccuracy> {
     let inside = cells.iter().filter(|(_, inside)| *inside).count();
-    let errors = Errors::of(cells.into_iter().map(|(accuracy, _)| accuracy.get()));
+    let errors = QuotientErrors::from_quotients(cells.into_iter().map(|(accuracy, _)| accuracy.get()));
     Some(GridAccuracy {
         cells: errors.count(),
         median: errors.median()?,
         p95: errors.quantile(0.95)?,
-        inside: Ratio::of(inside as f64, f64::from(errors.count())),
+        inside: Ratio::from_quotient(inside as f64, f64::from(errors.count())),
     })
 }
 
 /// Returns the agreement of the two runs of each cell whose random loss `of` accepts.
-fn agreement(cells: &[GridCell], of: impl Fn(Ratio) -> bool) -> Option<GridAgreement> {
+fn run_agreement(cells: &[GridCell], of: impl Fn(Ratio) -> bool) -> Option<GridAgreement> {
     let cells = cells.iter().filter(|cell| of(cell.path.forward.loss.unwrap_or(Ratio::ZERO)));
     let both: Vec<(GridRun, GridRun)> = cells.filter_map(|cell| cell.simulated.zip(cell.kernel)).collect();
-    let rates = Errors::of(both.iter().map(|(simulated, kernel)| simulated.rate.relative_to(kernel.rate)));
+    let rates =
+        QuotientErrors::from_quotients(both.iter().map(|(simulated, kernel)| simulated.rate.relative_to(kernel.rate)));
     let again = |run: &GridRun| run.retransmits.unwrap_or_default().get();
-    let again = Errors::of(both.iter().map(|(simulated, kernel)| {
+    let again = QuotientErrors::from_quotients(both.iter().map(|(simulated, kernel)| {
         let (simulated, kernel) = (again(simulated), again(kernel));
         // None of both is no error.
         if simulated == kernel { 1.0 } else { simulated as f64 / kernel.max(1) as f64 }
@@ -214,10 +216,10 @@ fn agreement(cells: &[GridCell], of: impl Fn(Ratio) -> bool) -> Option<GridAgree
 }
 
 /// Distances of quotients from one, in rising order.
-struct Errors(Vec<f64>);
+struct QuotientErrors(Vec<f64>);
 
-impl Errors {
-    fn of(quotients: impl Iterator<Item = f64>) -> Self {
+impl QuotientErrors {
+    fn from_quotients(quotients: impl Iterator<Item = f64>) -> Self {
         let mut errors: Vec<f64> = quotients.map(|quotient| (quotient - 1.0).abs()).collect();
         errors.sort_by(f64::total_cmp);
         Self(errors)
@@ -239,7 +241,7 @@ impl Errors {
 }
 
 /// The bounds that the cells miss, each in a sentence.
-fn missed(bounds: &GridBounds, by_rule: Option<GridAccuracy>, by_loss: Option<GridAccuracy>) -> Vec<String> {
+fn missed_bounds(bounds: &GridBounds, by_rule: Option<GridAccuracy>, by_loss: Option<GridAccuracy>) -> Vec<String> {
     let at_most = |what: &str, bound: Option<Ratio>, got: Option<Ratio>| match (bound, got) {
         (Some(bound), Some(got)) if got > bound => Some(format!("{what} is {got}; the bound is {bound} at most")),
         _ => None,
@@ -266,9 +268,9 @@ mod tests {
     use super::*;
     use fullpipe_scenario::builtin_grids;
 
-    fn builtin() -> Grid {
+    fn builtin() -> ScenarioGrid {
         let (name, text) = builtin_grids()[0];
-        Grid::parse(name, text).unwrap()
+        ScenarioGrid::parse(name, text).unwrap()
     }
 
     #[test]
@@ -277,7 +279,7 @@ mod tests {
         assert!(grid.cells.len() >= 60, "{}", grid.cells.len());
         let settings = HostSettings::of_linux_6_18();
         let limits: Vec<Limit> =
-            grid.cells.iter().map(|cell| predicted(cell, &cell.steps[0], &settings).limit).collect();
+            grid.cells.iter().map(|cell| predict_cell(cell, &cell.steps[0], &settings).limit).collect();
         for (kind, at_least) in
             [(Limit::ReceiveWindow, 20), (Limit::SendBuffer, 8), (Limit::Capacity, 12), (Limit::Loss, 12)]
         {
@@ -289,11 +291,14 @@ mod tests {
     #[test]
     fn errors_are_ranked_and_intervals_counted() {
         let cells = |count: u32| (1..=count).map(|n| (Ratio::new(1.0 + f64::from(n) / 100.0), n % 2 == 0)).collect();
-        assert_eq!(ranked(cells(0)), None);
-        let of_twenty = ranked(cells(20)).unwrap();
+        assert_eq!(quotient_accuracy(cells(0)), None);
+        let of_twenty = quotient_accuracy(cells(20)).unwrap();
         let figures = [of_twenty.median, of_twenty.p95, of_twenty.inside].map(|of| format!("{:.3}", of.get()));
         assert_eq!((of_twenty.cells, figures), (20, ["0.105", "0.190", "0.500"].map(str::to_owned)));
-        assert_eq!(ranked(vec![(Ratio::new(0.9), true)]).map(|one| format!("{:.2}", one.p95.get())).unwrap(), "0.10");
+        assert_eq!(
+            quotient_accuracy(vec![(Ratio::new(0.9), true)]).map(|one| format!("{:.2}", one.p95.get())).unwrap(),
+            "0.10"
+        );
     }
 
     fn cell(loss: f64, simulated: (u64, u64), kernel: (u64, u64)) -> GridCell {
@@ -307,7 +312,7 @@ mod tests {
         };
         GridCell {
             bound: String::new(),
-            prediction: predicted(&cell, &cell.steps[0], &HostSettings::of_linux_6_18()),
+            prediction: predict_cell(&cell, &cell.steps[0], &HostSettings::of_linux_6_18()),
             path: cell.path,
             request: cell.steps[0].request.clone(),
             measured: None,
@@ -326,10 +331,10 @@ mod tests {
             let lossy = cell(0.01, (50, 10), (100, 10));
             GridCell { simulated: None, ..lossy }
         }];
-        let without = agreement(&cells, |loss| loss == Ratio::ZERO).unwrap();
+        let without = run_agreement(&cells, |loss| loss == Ratio::ZERO).unwrap();
         let figures = [without.rate_median, without.rate_p90, without.retransmits_median, without.retransmits_p90];
         assert_eq!(figures.map(|figure| format!("{:.2}", figure.get())), ["0.01", "0.02", "0.10", "2.00"]);
-        assert_eq!((without.cells, agreement(&cells, |loss| loss > Ratio::ZERO)), (3, None));
+        assert_eq!((without.cells, run_agreement(&cells, |loss| loss > Ratio::ZERO)), (3, None));
     }
 
     #[test]
@@ -337,7 +342,7 @@ mod tests {
         let grid = builtin();
         let mut unmodelled = grid.cells[0].clone();
         unmodelled.steps[0].request.congestion = Some("htcp".to_owned());
-        let grid = Grid { cells: vec![grid.cells[0].clone(), unmodelled], ..grid };
+        let grid = ScenarioGrid { cells: vec![grid.cells[0].clone(), unmodelled], ..grid };
         let idle = std::sync::atomic::AtomicBool::new(false);
         let settings = HostSettings::of_linux_6_18();
         let report = run_grid(&grid, &settings, GridPlace::Virtual, Interrupt(&idle), &mut |_| {}).unwrap();
@@ -352,7 +357,7 @@ mod tests {
         let got = GridAccuracy { cells: 9, median: Ratio::new(0.02), p95: Ratio::new(0.1), inside: Ratio::new(0.8) };
         let bounds =
             GridBounds { median: Some(Ratio::new(0.03)), p95: Some(Ratio::new(0.08)), inside: Some(Ratio::new(0.9)) };
-        let missed = missed(&bounds, Some(got), Some(got));
+        let missed = missed_bounds(&bounds, Some(got), Some(got));
         assert_eq!(missed.len(), 2, "{missed:?}");
         assert!(missed[0].starts_with("the 95th percentile") && missed[1].starts_with("80 % of the cells"));
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{Capture, Captured, Host, Lab, LabError, Line, Output, Program};
+use fullpipe_lab::{CaptureSummary, Host, Lab, LabError, LabProgram, OutputLine, PathCapture, ProgramOutput};
 use fullpipe_record::{
     At, Change, Direction, ErrorReport, HostSettings, Interval, Measurement, Request, Summary, steady_of_receiver,
 };
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::arguments::measure_arguments;
 use crate::error::ExperimentError;
-use crate::target::{Ends, Interrupt, Target};
+use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 
 /// Word that `fullpipe serve` prints once it can be reached.
 const LISTENING: &str = "listening";
@@ -57,13 +57,18 @@ impl<'l> LabTarget<'l> {
         self.lab.would_replace(folder, name)
     }
 
-    /// Begins to capture; see [`Lab::capture`].
-    pub(crate) fn capture(&self, folder: &Path, name: &str, most: ByteCount) -> Result<Capture, ExperimentError> {
-        Ok(self.lab.capture(folder, name, most)?)
+    /// Begins to capture; see [`Lab::start_capture`].
+    pub(crate) fn start_capture(
+        &self,
+        folder: &Path,
+        name: &str,
+        most: ByteCount,
+    ) -> Result<PathCapture, ExperimentError> {
+        Ok(self.lab.start_capture(folder, name, most)?)
     }
 
     /// Ends it.
-    pub(crate) fn finish_capture(&self, capture: Capture) -> Result<Captured, ExperimentError> {
+    pub(crate) fn finish_capture(&self, capture: PathCapture) -> Result<CaptureSummary, ExperimentError> {
         Ok(self.lab.finish_capture(capture)?)
     }
 
@@ -74,7 +79,7 @@ impl<'l> LabTarget<'l> {
 
     /// Returns the settings of the relays, which are alike.
     pub(crate) fn relay_settings(&self) -> Result<HostSettings, ExperimentError> {
-        Ok(self.lab.inspect(Host::NearRelay)?)
+        Ok(self.lab.host_settings(Host::NearRelay)?)
     }
 
     /// Measures from sender to receiver through a pair of relays. The steady part is that of the receiver: data that
@@ -85,71 +90,71 @@ impl<'l> LabTarget<'l> {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        let relays = self.relays()?;
-        let near = self.lab.address(Host::NearRelay);
+        let relays = self.start_relays()?;
+        let near = self.lab.host_address(Host::NearRelay);
         let measured = self.measure_to(&near.to_string(), request, interrupt, progress);
         for relay in relays {
-            relay.finish(Duration::ZERO)?;
+            relay.finish_within(Duration::ZERO)?;
         }
-        let measured = whole(measured?)?;
-        let samples = &measured.receiver().samples;
+        let measured = require_complete(measured?)?;
+        let samples = &measured.receiving_end().samples;
         let ended_at = samples.last().map_or(Span::ZERO, |sample| sample.at);
         let steady = steady_of_receiver(samples, Some(self.path().rtt()), ended_at);
         Ok(Measurement { summary: Summary { steady, ..measured.summary }, ..measured })
     }
 
     /// Starts a pair of relays to the receiver.
-    fn relays(&self) -> Result<[Program<'l>; 2], ExperimentError> {
-        let mut key = tempfile::NamedTempFile::new().map_err(LabError::io("make a key for the relays"))?;
-        writeln!(key, "{RELAY_KEY}").map_err(LabError::io("write the key of the relays"))?;
+    fn start_relays(&self) -> Result<[LabProgram<'l>; 2], ExperimentError> {
+        let mut key = tempfile::NamedTempFile::new().map_err(LabError::from_io("make a key for the relays"))?;
+        writeln!(key, "{RELAY_KEY}").map_err(LabError::from_io("write the key of the relays"))?;
         let key = key.path().to_string_lossy();
-        let to = format!("{}:{PORT}", self.lab.address(Host::Receiver));
-        let via = format!("{}:{RELAY_PORT}", self.lab.address(Host::FarRelay));
-        let allowed = format!("{}/32:{PORT}", self.lab.address(Host::Receiver));
+        let to = format!("{}:{PORT}", self.lab.host_address(Host::Receiver));
+        let via = format!("{}:{RELAY_PORT}", self.lab.host_address(Host::FarRelay));
+        let allowed = format!("{}/32:{PORT}", self.lab.host_address(Host::Receiver));
         let far = ["relay", "--listen", &format!(":{RELAY_PORT}"), "--key-file", &key, "--allow-to", &allowed];
         let near = ["relay", "--listen", &format!(":{PORT}"), "--key-file", &key, "--to", &to, "--via", &via];
-        let far = self.listen(Host::FarRelay, &far)?;
-        match self.listen(Host::NearRelay, &near) {
+        let far = self.start_listener(Host::FarRelay, &far)?;
+        match self.start_listener(Host::NearRelay, &near) {
             Ok(near) => Ok([far, near]),
             Err(error) => {
-                far.finish(Duration::ZERO)?;
+                far.finish_within(Duration::ZERO)?;
                 Err(error)
             }
         }
     }
 
     /// A far end in `host`, once it can be reached.
-    pub(crate) fn serve(&self, host: Host, flags: &[&str]) -> Result<Program<'l>, ExperimentError> {
-        self.listen(host, &[&["serve"], flags].concat())
+    pub(crate) fn start_server(&self, host: Host, flags: &[&str]) -> Result<LabProgram<'l>, ExperimentError> {
+        self.start_listener(host, &[&["serve"], flags].concat())
     }
 
     /// This program in `host`, once it listens.
-    fn listen(&self, host: Host, arguments: &[&str]) -> Result<Program<'l>, ExperimentError> {
+    fn start_listener(&self, host: Host, arguments: &[&str]) -> Result<LabProgram<'l>, ExperimentError> {
         let arguments: Vec<String> = arguments.iter().copied().map(str::to_owned).collect();
         let server = self.lab.start_self(host, &arguments)?;
         let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
             match server.next_line(POLL_INTERVAL) {
-                Line::Text(line) if line.contains(LISTENING) => return Ok(server),
-                Line::Text(_) | Line::NotYet => {}
-                Line::End => break,
+                OutputLine::Text(line) if line.contains(LISTENING) => return Ok(server),
+                OutputLine::Text(_) | OutputLine::NotYet => {}
+                OutputLine::End => break,
             }
         }
-        let output = server.finish(Duration::ZERO)?;
+        let output = server.finish_within(Duration::ZERO)?;
         // Stopped by its user, a server has done its work.
         if output.code == INTERRUPTED || output.code == 0 {
             return Err(ExperimentError::Interrupted);
         }
-        Err(ExperimentError::FarEnd(sentence(&output)))
+        Err(ExperimentError::FarEnd(error_sentence(&output)))
     }
 
-    /// Measures as [`Target::measure`] does; one that broke off is returned as far as it came.
+    /// Measures as [`ExperimentTarget::measure`] does; one that broke off is returned as far as it came.
     pub(crate) fn measure_even_part(
         &self,
         request: &Request,
         interrupt: Interrupt<'_>,
     ) -> Result<Measurement, ExperimentError> {
-        let to = self.lab.address(near_end(request).peer());
+        let to = self.lab.host_address(near_end(request).peer_host());
         self.measure_to(&to.to_string(), request, interrupt, &mut |_| {})
     }
 
@@ -161,35 +166,35 @@ impl<'l> LabTarget<'l> {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        let server = self.serve(near_end(request).peer(), &["--one-off"])?;
-        let measured = self.watched(|| self.send_to(address, request, &[], interrupt, progress));
+        let server = self.start_server(near_end(request).peer_host(), &["--one-off"])?;
+        let measured = self.watch_measurement(|| self.send_to(address, request, &[], interrupt, progress));
         // A server without a measurement still waits for a client.
-        let ended = server.finish(if measured.is_ok() { LAST_WORDS } else { Duration::ZERO });
+        let ended = server.finish_within(if measured.is_ok() { LAST_WORDS } else { Duration::ZERO });
         let measured = measured?;
         ended?;
         Ok(measured)
     }
 
     /// Returns a measurement with what the lab saw while it ran.
-    fn watched(
+    fn watch_measurement(
         &self,
         measure: impl FnOnce() -> Result<Measurement, ExperimentError>,
     ) -> Result<Measurement, ExperimentError> {
-        let watch = self.lab.watch()?;
+        let watch = self.lab.start_watch()?;
         let measured = measure()?;
-        Ok(Measurement { validity: watch.finish()?, ..measured })
+        Ok(Measurement { validity: watch.finish_watch()?, ..measured })
     }
 
     /// Sends what `request` asks for to a far end that is there, as `flags` have it.
-    pub(crate) fn send(
+    pub(crate) fn send_load(
         &self,
         request: &Request,
         flags: &[&str],
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        let to = self.lab.address(near_end(request).peer());
-        whole(self.send_to(&to.to_string(), request, flags, interrupt, progress)?)
+        let to = self.lab.host_address(near_end(request).peer_host());
+        require_complete(self.send_to(&to.to_string(), request, flags, interrupt, progress)?)
     }
 
     fn send_to(
@@ -203,21 +208,23 @@ impl<'l> LabTarget<'l> {
         let mut arguments = measure_arguments(address, request);
         arguments.extend(flags.iter().copied().chain(["--json-lines"]).map(str::to_owned));
         let client = self.lab.start_self(near_end(request), &arguments)?;
-        let followed = follow(&client, time_for(request), interrupt, progress)?;
-        let output = client.finish(TIMEOUT)?;
-        let is_interrupted = interrupt.requested() || output.code == INTERRUPTED;
+        let followed = follow_client(&client, time_for(request), interrupt, progress)?;
+        let output = client.finish_within(TIMEOUT)?;
+        let is_interrupted = interrupt.is_requested() || output.code == INTERRUPTED;
         match followed {
-            Followed::Measured(done) if done.broken_off.is_none() || !is_interrupted => Ok(*done),
+            ClientOutcome::Measured(done) if done.broken_off.is_none() || !is_interrupted => Ok(*done),
             // Interrupted before data flowed, it has nothing to show.
             _ if is_interrupted => Err(ExperimentError::Interrupted),
-            Followed::Failed(message) => Err(ExperimentError::Measurement(message)),
-            Followed::Measured(_) | Followed::Ended => Err(ExperimentError::Measurement(sentence(&output))),
+            ClientOutcome::Failed(message) => Err(ExperimentError::Measurement(message)),
+            ClientOutcome::Measured(_) | ClientOutcome::Ended => {
+                Err(ExperimentError::Measurement(error_sentence(&output)))
+            }
         }
     }
 }
 
 /// Returns a measurement, unless it broke off.
-fn whole(measurement: Measurement) -> Result<Measurement, ExperimentError> {
+fn require_complete(measurement: Measurement) -> Result<Measurement, ExperimentError> {
     match measurement.broken_off {
         Some(why) => Err(ExperimentError::Measurement(why)),
         None => Ok(measurement),
@@ -232,13 +239,16 @@ const fn near_end(request: &Request) -> Host {
     }
 }
 
-impl Target for LabTarget<'_> {
+impl ExperimentTarget for LabTarget<'_> {
     fn path(&self) -> &fullpipe_record::Path {
         self.lab.path()
     }
 
-    fn settings(&self) -> Result<Ends, ExperimentError> {
-        Ok(Ends { sender: self.lab.inspect(Host::Sender)?, receiver: self.lab.inspect(Host::Receiver)? })
+    fn end_settings(&self) -> Result<EndSettings, ExperimentError> {
+        Ok(EndSettings {
+            sender: self.lab.host_settings(Host::Sender)?,
+            receiver: self.lab.host_settings(Host::Receiver)?,
+        })
     }
 
     /// A download is asked for by the receiving host, so that data always goes from sender to receiver.
@@ -248,29 +258,29 @@ impl Target for LabTarget<'_> {
         interrupt: Interrupt<'_>,
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ExperimentError> {
-        let to = self.lab.address(near_end(request).peer());
-        whole(self.measure_to(&to.to_string(), request, interrupt, progress)?)
+        let to = self.lab.host_address(near_end(request).peer_host());
+        require_complete(self.measure_to(&to.to_string(), request, interrupt, progress)?)
     }
 
-    fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {
+    fn apply_changes(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {
         match at {
-            At::Sender => Ok(self.lab.apply(Host::Sender, changes)?),
-            At::Receiver => Ok(self.lab.apply(Host::Receiver, changes)?),
+            At::Sender => Ok(self.lab.apply_changes(Host::Sender, changes)?),
+            At::Receiver => Ok(self.lab.apply_changes(Host::Receiver, changes)?),
             // What is neither host's to change is the load's, which the loop asks for itself.
             At::Path | At::Middlebox | At::None => Ok(()),
         }
     }
 
-    fn undo(&self) -> Result<(), ExperimentError> {
+    fn undo_changes(&self) -> Result<(), ExperimentError> {
         for host in Host::ALL {
-            self.lab.undo(host)?;
+            self.lab.undo_changes(host)?;
         }
         Ok(())
     }
 }
 
 /// The end of a measuring program's output.
-enum Followed {
+enum ClientOutcome {
     Measured(Box<Measurement>),
     Failed(String),
     Ended,
@@ -287,33 +297,33 @@ fn time_for(request: &Request) -> Duration {
 }
 
 /// Reads what the measuring program prints until it has its result, and passes an interrupt on to it.
-fn follow(
-    client: &Program<'_>,
+fn follow_client(
+    client: &LabProgram<'_>,
     timeout: Duration,
     interrupt: Interrupt<'_>,
     progress: &mut dyn FnMut(&Interval),
-) -> Result<Followed, ExperimentError> {
+) -> Result<ClientOutcome, ExperimentError> {
     let mut interrupted = false;
     let deadline = Instant::now() + timeout;
     loop {
-        if interrupt.requested() && !interrupted {
-            client.interrupt()?;
+        if interrupt.is_requested() && !interrupted {
+            client.interrupt_program()?;
             interrupted = true;
         }
         let line = match client.next_line(POLL_INTERVAL) {
-            Line::Text(line) => line,
-            Line::NotYet if Instant::now() >= deadline => {
-                return Ok(Followed::Failed(format!("it said nothing for {} s", timeout.as_secs())));
+            OutputLine::Text(line) => line,
+            OutputLine::NotYet if Instant::now() >= deadline => {
+                return Ok(ClientOutcome::Failed(format!("it said nothing for {} s", timeout.as_secs())));
             }
-            Line::NotYet => continue,
-            Line::End => return Ok(Followed::Ended),
+            OutputLine::NotYet => continue,
+            OutputLine::End => return Ok(ClientOutcome::Ended),
         };
         match client_event(&line) {
             Ok(ClientEvent::Interval(interval)) => progress(&interval),
-            Ok(ClientEvent::Measurement(measurement)) => return Ok(Followed::Measured(measurement)),
-            Ok(ClientEvent::Error(report)) => return Ok(Followed::Failed(report.message)),
+            Ok(ClientEvent::Measurement(measurement)) => return Ok(ClientOutcome::Measured(measurement)),
+            Ok(ClientEvent::Error(report)) => return Ok(ClientOutcome::Failed(report.message)),
             Ok(ClientEvent::Other) => {}
-            Err(error) => return Ok(Followed::Failed(format!("it printed what is no event ({error}): {line}"))),
+            Err(error) => return Ok(ClientOutcome::Failed(format!("it printed what is no event ({error}): {line}"))),
         }
     }
 }
@@ -330,12 +340,12 @@ enum ClientEvent {
 /// up most of this crate.
 fn client_event(line: &str) -> Result<ClientEvent, serde_json::Error> {
     #[derive(Deserialize)]
-    struct Line<'l> {
+    struct ClientLine<'l> {
         event: &'l str,
         #[serde(borrow)]
         data: Option<&'l RawValue>,
     }
-    let Line { event, data } = serde_json::from_str(line)?;
+    let ClientLine { event, data } = serde_json::from_str(line)?;
     let data = data.map_or("null", RawValue::get);
     Ok(match event {
         "interval" => ClientEvent::Interval(serde_json::from_str(data)?),
@@ -346,7 +356,7 @@ fn client_event(line: &str) -> Result<ClientEvent, serde_json::Error> {
 }
 
 /// Returns the error message of a program that failed.
-fn sentence(output: &Output) -> String {
+fn error_sentence(output: &ProgramOutput) -> String {
     let said = output.stderr.trim();
     if said.is_empty() { format!("it ended with code {} and said nothing", output.code) } else { said.to_owned() }
 }

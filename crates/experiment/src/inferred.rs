@@ -7,7 +7,7 @@ use fullpipe_record::{
     Verdict, least_rtt,
 };
 use fullpipe_scenario::{PathSpec, ReadFile, parse_path_flag_with};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, counted};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, count_noun};
 
 /// Returns the path of `measurement`, with what was inferred or assumed of it. `stated` has keys of `--path`, which are
 /// not inferred.
@@ -21,23 +21,23 @@ pub(crate) fn path_of(
 ) -> Result<(Path, Vec<Inferred>), String> {
     let stated: Vec<&str> = stated.into_iter().flat_map(|text| text.split(',')).collect();
     let is_stated = |key: &str| stated.iter().any(|pair| pair.split('=').next().is_some_and(|name| name.trim() == key));
-    let seen = Seen::of(measurement);
+    let seen = PathInference::from_measurement(measurement);
     let mut inferred = Vec::new();
     for key in KEYS {
         if !is_stated(key) {
-            let (value, why) = seen.infer(key)?;
+            let (value, why) = seen.infer_key(key)?;
             inferred.push(Inferred { key: key.to_owned(), value, why });
         }
     }
     let pairs = inferred.iter().map(|one| format!("{}={}", one.key, one.value));
     let flag: Vec<String> = pairs.chain(stated.iter().map(|pair| (*pair).to_owned())).collect();
-    let path = parse_path_flag_with(&flag.join(","), &PathSpec::demo(), files);
+    let path = parse_path_flag_with(&flag.join(","), &PathSpec::demo_path(), files);
     Ok((path.map_err(|error| format!("--path: {error}"))?, inferred))
 }
 
 /// Returns the limit of a measurement as it is recorded, or else as it is judged now.
 pub(crate) fn limit_of(measurement: &Measurement) -> Verdict {
-    let judged = || diagnose(&Evidence::of(measurement, None, Framing::default()));
+    let judged = || diagnose(&Evidence::from_measurement(measurement, None, Framing::default()));
     measurement.limit.clone().unwrap_or_else(judged)
 }
 
@@ -61,14 +61,14 @@ pub(crate) fn check_modelled(verdict: &Verdict, request: &Request) -> Result<(),
 const KEYS: [&str; 5] = ["rate", "rtt", "queue", "loss", "mtu"];
 
 /// A measurement, and what follows from it.
-struct Seen<'m> {
+struct PathInference<'m> {
     measurement: &'m Measurement,
     verdict: Verdict,
     capacity: Option<BitRate>,
 }
 
-impl<'m> Seen<'m> {
-    fn of(measurement: &'m Measurement) -> Self {
+impl<'m> PathInference<'m> {
+    fn from_measurement(measurement: &'m Measurement) -> Self {
         let verdict = limit_of(measurement);
         let mut seen = Self { measurement, verdict, capacity: None };
         let is_full = seen.verdict.kind == Limit::Capacity;
@@ -77,21 +77,21 @@ impl<'m> Seen<'m> {
     }
 
     /// Returns the value of a key, and the reason for it.
-    fn infer(&self, key: &str) -> Result<(String, String), String> {
+    fn infer_key(&self, key: &str) -> Result<(String, String), String> {
         match key {
-            "rate" => self.rate(),
-            "rtt" => self.rtt(),
-            "queue" => Ok(self.queue()),
-            "loss" => self.loss(),
-            _ => Ok(self.mtu()),
+            "rate" => self.path_rate(),
+            "rtt" => self.path_rtt(),
+            "queue" => Ok(self.path_queue()),
+            "loss" => self.path_loss(),
+            _ => Ok(self.path_mtu()),
         }
     }
 
     fn samples(&self) -> impl Iterator<Item = &Sample> {
-        self.measurement.sender().samples.iter()
+        self.measurement.sending_end().samples.iter()
     }
 
-    fn latest<V>(&self, of: impl Fn(&TcpInfo) -> Option<V>) -> Option<V> {
+    fn latest_value<V>(&self, of: impl Fn(&TcpInfo) -> Option<V>) -> Option<V> {
         self.samples().filter_map(|sample| of(&sample.tcp)).last()
     }
 
@@ -99,18 +99,18 @@ impl<'m> Seen<'m> {
     fn on_wire(&self) -> BitRate {
         let summary = &self.measurement.summary;
         let payload = summary.steady.map_or(summary.rate, |steady| steady.rate);
-        let timestamps = self.latest(|tcp| tcp.timestamps).unwrap_or(true);
+        let timestamps = self.latest_value(|tcp| tcp.timestamps).unwrap_or(true);
         let headers = framing::tcp_headers(IpVersion::V4, timestamps);
-        let efficiency = framing::efficiency(self.mss(), headers, Framing::Ethernet.overhead());
-        payload.scaled(1.0 / efficiency.get())
+        let efficiency = framing::payload_share(self.mss(), headers, Framing::Ethernet.packet_overhead());
+        payload.scale_by(1.0 / efficiency.get())
     }
 
     fn mss(&self) -> ByteCount {
         const USUAL: ByteCount = ByteCount::new(1448);
-        self.latest(|tcp| tcp.snd_mss).filter(|mss| *mss > ByteCount::ZERO).unwrap_or(USUAL)
+        self.latest_value(|tcp| tcp.snd_mss).filter(|mss| *mss > ByteCount::ZERO).unwrap_or(USUAL)
     }
 
-    fn rate(&self) -> Result<(String, String), String> {
+    fn path_rate(&self) -> Result<(String, String), String> {
         let Some(rate) = self.capacity else {
             return Err(format!(
                 "the rate of the path does not show, as the transfer was limited by {}: state it, for example with \
@@ -124,20 +124,20 @@ impl<'m> Seen<'m> {
 
     fn idle_rtt(&self) -> Option<Span> {
         let idle = self.measurement.rtt.idle.map(|rtt| rtt.min);
-        idle.or_else(|| least_rtt(&self.measurement.sender().samples)).filter(|rtt| *rtt > Span::ZERO)
+        idle.or_else(|| least_rtt(&self.measurement.sending_end().samples)).filter(|rtt| *rtt > Span::ZERO)
     }
 
-    fn rtt(&self) -> Result<(String, String), String> {
+    fn path_rtt(&self) -> Result<(String, String), String> {
         let missing = "the round-trip time of the idle path is not in the record: state it, as --path rtt=20ms";
         let rtt = self.idle_rtt().ok_or(missing)?;
         Ok((format!("{}ns", rtt.as_nanos()), "the least round trip of the idle path".to_owned()))
     }
 
-    fn again(&self) -> Option<SegCount> {
+    fn retransmitted_segments(&self) -> Option<SegCount> {
         self.measurement.summary.retransmits
     }
 
-    fn queue(&self) -> (String, String) {
+    fn path_queue(&self) -> (String, String) {
         let one = |why: &str| ("1bdp".to_owned(), format!("assumed: {why}"));
         if self.capacity.is_none() {
             return one("the transfer did not fill it");
@@ -146,7 +146,7 @@ impl<'m> Seen<'m> {
         let Some(grown) = loaded.zip(self.idle_rtt()).map(|(loaded, idle)| loaded.saturating_sub(idle)) else {
             return one("round trips under load are not in the record");
         };
-        if self.again() == Some(SegCount::ZERO) {
+        if self.retransmitted_segments() == Some(SegCount::ZERO) {
             return one("nothing was dropped, so it does not show");
         }
         if grown == Span::ZERO {
@@ -155,32 +155,32 @@ impl<'m> Seen<'m> {
         (format!("{}ns", grown.as_nanos()), "round trips grew by so much under load".to_owned())
     }
 
-    fn loss(&self) -> Result<(String, String), String> {
+    fn path_loss(&self) -> Result<(String, String), String> {
         let missing = "the sender did not state its retransmissions, so that the loss of the path does not show: state \
                        it, as --path loss=0";
-        let again = self.again().ok_or(missing)?;
+        let again = self.retransmitted_segments().ok_or(missing)?;
         match (self.verdict.kind, self.verdict.cause) {
             (Limit::Capacity, _) => Ok((
                 "0".to_owned(),
-                format!("{} sent again: taken for dropped at the full queue", counted(again, "segment")),
+                format!("{} sent again: taken for dropped at the full queue", count_noun(again, "segment")),
             )),
             (Limit::Loss, Cause::Policer) => Err("the bucket of a policer does not show: state it, for example with \
                                                   --path 'policer=50Mbit/s 64KiB,loss=0'"
                 .to_owned()),
             (Limit::Loss, Cause::ShallowQueue) => {
-                let why = format!("{} sent again: taken for dropped at the queue", counted(again, "segment"));
+                let why = format!("{} sent again: taken for dropped at the queue", count_noun(again, "segment"));
                 Ok(("0".to_owned(), why))
             }
             _ => {
                 let sent = self.measurement.summary.sent.get().div_ceil(self.mss().get()) + again.get();
-                let share = Ratio::of(again.get() as f64, sent.max(1) as f64);
+                let share = Ratio::from_quotient(again.get() as f64, sent.max(1) as f64);
                 Ok((share.get().to_string(), format!("{again} of {sent} segments were sent again")))
             }
         }
     }
 
-    fn mtu(&self) -> (String, String) {
-        match self.latest(|tcp| tcp.path_mtu) {
+    fn path_mtu(&self) -> (String, String) {
+        match self.latest_value(|tcp| tcp.path_mtu) {
             Some(mtu) => (mtu.get().to_string(), "the sender took it for that of the path".to_owned()),
             None => ("1500".to_owned(), "assumed: it is not in the record".to_owned()),
         }
@@ -190,18 +190,19 @@ impl<'m> Seen<'m> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulated::simulate;
+    use crate::simulated::simulate_plan;
     use crate::target::Interrupt;
     use fullpipe_record::HostSettings;
     use fullpipe_scenario::parse_path_flag;
-    use fullpipe_sim::Plan;
+    use fullpipe_sim::SimulationPlan;
     use std::sync::atomic::AtomicBool;
 
     fn measured(path: &str) -> Measurement {
-        let path = parse_path_flag(path, &PathSpec::demo()).unwrap();
+        let path = parse_path_flag(path, &PathSpec::demo_path()).unwrap();
         let host = HostSettings::of_linux_6_18();
         let request = Request { duration: Span::from_secs(5), ..Request::default() };
-        simulate(Plan::new(path, [host.clone(), host], request, 3), Interrupt(&AtomicBool::new(false))).unwrap()
+        simulate_plan(SimulationPlan::new(path, [host.clone(), host], request, 3), Interrupt(&AtomicBool::new(false)))
+            .unwrap()
     }
 
     fn no_files(_: &str) -> Result<String, String> {

@@ -5,17 +5,17 @@ use fullpipe_model::{datagrams, predict, queue};
 use fullpipe_record::{
     Evidence, LabCrossTraffic, LabDatagrams, Limit, Measurement, Path, Prediction, Request, Transport, Verdict,
 };
-use fullpipe_scenario::{Bound, StepBounds};
+use fullpipe_scenario::{AccuracyBound, StepBounds};
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::target::Ends;
+use crate::target::EndSettings;
 
 /// The part of the rate asked for that a sender of datagrams must reach for a run to count: what a processor had no
 /// time for says nothing about the path.
 const REALLY_OFFERED: f64 = 0.97;
 
 /// The facts about a step before it runs.
-pub(crate) struct Expectation<'s> {
+pub(crate) struct StepExpectation<'s> {
     pub(crate) path: &'s Path,
     pub(crate) bounds: &'s StepBounds,
     /// With its cross traffic.
@@ -27,7 +27,7 @@ pub(crate) struct Expectation<'s> {
 }
 
 /// A run that is over.
-pub(crate) struct Run {
+pub(crate) struct JudgedRun {
     pub(crate) measurement: Measurement,
     pub(crate) cross_traffic: Vec<LabCrossTraffic>,
     /// The rate to judge: the steady one, or that of all that was counted where the load is of datagrams or has others
@@ -39,87 +39,89 @@ pub(crate) struct Run {
     pub(crate) missed: Vec<String>,
 }
 
-impl<'s> Expectation<'s> {
+impl<'s> StepExpectation<'s> {
     pub(crate) fn new(
         path: &'s Path,
         bounds: &'s StepBounds,
-        ends: &Ends,
+        ends: &EndSettings,
         request: &Request,
         cross_traffic: &[Request],
         prediction: Prediction,
     ) -> Self {
         let alone = |request: &Request| predict(path, &ends.sender, &ends.receiver, request);
-        let capacity = alone(request).ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model);
+        let capacity = alone(request).find_ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model);
         let efficiencies = cross_traffic.iter().map(|request| alone(request).efficiency).collect();
         Self { path, bounds, prediction, capacity, efficiencies }
     }
 
     /// Returns the run that `measurement` and `cross_traffic` make, judged.
-    pub(crate) fn run(&self, mut measurement: Measurement, cross_traffic: Vec<LabCrossTraffic>) -> Run {
+    pub(crate) fn judge_run(&self, mut measurement: Measurement, cross_traffic: Vec<LabCrossTraffic>) -> JudgedRun {
         // What cross traffic does is no evidence of its own.
         if measurement.request.transport == Transport::Tcp && cross_traffic.is_empty() {
             measurement.limit = Some(self.verdict(&measurement));
         }
-        let datagrams = self.datagrams(&measurement);
-        let asked = datagrams::offered(&measurement.request);
+        let datagrams = self.lab_datagrams(&measurement);
+        let asked = datagrams::offered_rate(&measurement.request);
         if let Some(seen) = datagrams
-            && seen.offered < asked.scaled(REALLY_OFFERED)
+            && seen.offered < asked.scale_by(REALLY_OFFERED)
         {
             measurement.validity.broken.push(format!("the sender offered {} of the {asked} asked for", seen.offered));
         }
         let rate = match measurement.request.transport {
-            Transport::Udp => Some(measurement.arriving()),
+            Transport::Udp => Some(measurement.arrival_rate()),
             Transport::Tcp if !cross_traffic.is_empty() => Some(measurement.summary.rate),
             Transport::Tcp => measurement.summary.steady.map(|steady| steady.rate),
         };
         let rate = rate.filter(|_| measurement.validity.is_valid());
-        let mut run = Run {
+        let mut run = JudgedRun {
             rate,
             datagrams,
-            filled: rate.and_then(|rate| self.filled(rate, &cross_traffic)),
+            filled: rate.and_then(|rate| self.filled_share(rate, &cross_traffic)),
             measurement,
             cross_traffic,
             missed: Vec::new(),
         };
-        run.missed = self.missed(&run);
+        run.missed = self.missed_bounds(&run);
         run
     }
 
     fn verdict(&self, measurement: &Measurement) -> Verdict {
-        diagnose(&Evidence::of(measurement, self.path.forward.rate, self.path.forward.framing))
+        diagnose(&Evidence::from_measurement(measurement, self.path.forward.rate, self.path.forward.framing))
     }
 
-    fn datagrams(&self, measurement: &Measurement) -> Option<LabDatagrams> {
+    fn lab_datagrams(&self, measurement: &Measurement) -> Option<LabDatagrams> {
         let (summary, request) = (&measurement.summary, &measurement.request);
         let seen = summary.datagrams?;
         let sending = measurement.sending_time();
-        let offered = BitRate::of(summary.sent, sending);
-        let lost = |offered: BitRate, carried: BitRate| queue::unresponsive(offered, carried).lost;
+        let offered = BitRate::from_bytes_in(summary.sent, sending);
+        let lost = |offered: BitRate, carried: BitRate| queue::unresponsive_shares(offered, carried).lost;
         let by_link = |capacity: BitRate| {
             let busy = measurement.validity.link_busy?;
-            let share = Ratio::of(busy.as_secs_f64(), (request.omit + sending).as_secs_f64());
-            Some(lost(offered, capacity.scaled(share.get())))
+            let share = Ratio::from_quotient(busy.as_secs_f64(), (request.omit + sending).as_secs_f64());
+            Some(lost(offered, capacity.scale_by(share.get())))
         };
         Some(LabDatagrams {
             offered,
-            loss_textbook: self.capacity.map_or(Ratio::ZERO, |capacity| lost(datagrams::offered(request), capacity)),
+            loss_textbook: self
+                .capacity
+                .map_or(Ratio::ZERO, |capacity| lost(datagrams::offered_rate(request), capacity)),
             loss_kernel_model: self.capacity.and_then(by_link),
-            loss: Ratio::of(seen.lost as f64, (seen.lost + seen.received) as f64),
+            loss: Ratio::from_quotient(seen.lost as f64, (seen.lost + seen.received) as f64),
             jitter: seen.jitter,
             reordered: seen.reordered,
             reordered_by_link: measurement.validity.reordered,
         })
     }
 
-    fn filled(&self, rate: BitRate, cross_traffic: &[LabCrossTraffic]) -> Option<Ratio> {
+    fn filled_share(&self, rate: BitRate, cross_traffic: &[LabCrossTraffic]) -> Option<Ratio> {
         let link = self.path.forward.rate?.as_f64();
         let others = cross_traffic.iter().zip(&self.efficiencies);
         let on_wire = others.map(|(load, efficiency)| load.measured.unwrap_or_default().as_f64() / efficiency.get());
-        Some(Ratio::of(rate.as_f64() / self.prediction.efficiency.get() + on_wire.sum::<f64>(), link))
+        Some(Ratio::from_quotient(rate.as_f64() / self.prediction.efficiency.get() + on_wire.sum::<f64>(), link))
     }
 
     /// The bounds that a run misses, each in a sentence; none where it has no rate to judge.
-    fn missed(&self, run: &Run) -> Vec<String> {
+    fn missed_bounds(&self, run: &JudgedRun) -> Vec<String> {
         let Some(rate) = run.rate else { return Vec::new() };
         let bounds = self.bounds;
         [
@@ -149,9 +151,9 @@ impl<'s> Expectation<'s> {
         ((lost.get() - predicted.get()).abs() > points.get()).then(|| {
             format!(
                 "{:.2} % were lost, {:.2} % predicted; the bound is ± {} points",
-                lost.percent(),
-                predicted.percent(),
-                points.percent()
+                lost.as_percent(),
+                predicted.as_percent(),
+                points.as_percent()
             )
         })
     }
@@ -161,15 +163,16 @@ impl<'s> Expectation<'s> {
         let Some((seen, planted)) = datagrams.and_then(|seen| Some((seen.reordered, seen.reordered_by_link?))) else {
             return Some("how many datagrams came out of order is not known".to_owned());
         };
-        let share = Ratio::of(seen as f64, planted as f64);
-        (!bound.holds(share)).then(|| {
+        let share = Ratio::from_quotient(seen as f64, planted as f64);
+        (!bound.allows_ratio(share)).then(|| {
             format!("{seen} datagrams came out of order, and the link let {planted} be passed; the bound is {bound}")
         })
     }
 
     fn missed_fill(&self, filled: Option<Ratio>) -> Option<String> {
         let (bound, filled) = (self.bounds.fills?, filled?);
-        (!bound.holds(filled)).then(|| format!("all loads together fill {filled} of the link; the bound is {bound}"))
+        (!bound.allows_ratio(filled))
+            .then(|| format!("all loads together fill {filled} of the link; the bound is {bound}"))
     }
 
     fn missed_verdict(&self, verdict: Option<&Verdict>) -> Option<String> {
@@ -183,8 +186,8 @@ impl<'s> Expectation<'s> {
     }
 }
 
-fn missed_share(of: &str, bound: Option<Bound>, rate: BitRate, whole: Option<BitRate>) -> Option<String> {
+fn missed_share(of: &str, bound: Option<AccuracyBound>, rate: BitRate, whole: Option<BitRate>) -> Option<String> {
     let bound = bound?;
     let share = Ratio::new(rate.relative_to(whole?));
-    (!bound.holds(share)).then(|| format!("{rate} is {share} of {of}; the bound is {bound}"))
+    (!bound.allows_ratio(share)).then(|| format!("{rate} is {share} of {of}; the bound is {bound}"))
 }

@@ -22,23 +22,23 @@ mod target;
 mod virtual_target;
 mod what_if;
 
-pub use advice::advice;
+pub use advice::ranked_remedies;
 pub use arguments::measure_arguments;
-pub use captures::{Known, judge_capture, judge_captures, judge_files};
+pub use captures::{KnownFacts, judge_capture, judge_captures, judge_files};
 pub use cross_traffic::{cross_traffic_phases, keep_cross_traffic};
-pub use difference::{NamedRuns, PairedSide, compare_samples, forecast_pairs, incomparable, run_pairs};
+pub use difference::{NamedRuns, PairedSide, comparability_faults, compare_samples, forecast_pairs, run_pairs};
 pub use error::ExperimentError;
 pub use grid::{GridPlace, grid_duration, run_grid};
 pub use in_lab::LabTarget;
-pub use loaded::Emulated;
-pub use ramp::{RAMP_STEP, Ramp, RampLoads, run_ramp};
+pub use loaded::EmulatedTarget;
+pub use ramp::{LoadRamp, RAMP_STEP, RampLoads, run_ramp};
 pub use real::OwnPart;
 pub use run::run;
 pub use simulated::{
-    Attendant, NamedPlan, TracePoint, simulate, simulate_attended, simulate_captured, simulate_each,
+    Attendant, NamedPlan, TracePoint, simulate_attended, simulate_captured, simulate_each, simulate_plan,
     simulate_summaries, simulate_traced,
 };
 pub use steps::{CaptureNumbers, CaptureTo, run_scenario, run_scenario_virtually};
-pub use target::{Ends, Interrupt, Target};
+pub use target::{EndSettings, ExperimentTarget, Interrupt};
 pub use virtual_target::VirtualTarget;
 pub use what_if::{PastChange, PastOptions, PastTransfer};

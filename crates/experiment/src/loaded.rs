@@ -6,18 +6,18 @@ use fullpipe_scenario::CrossTraffic;
 use crate::cross_traffic::{measure_with_cross_traffic, run_with_cross_traffic};
 use crate::error::ExperimentError;
 use crate::in_lab::LabTarget;
-use crate::target::{Interrupt, Target as _};
+use crate::target::{ExperimentTarget as _, Interrupt};
 use crate::virtual_target::VirtualTarget;
 
 /// A lab or a simulation.
-pub enum Emulated<'t> {
+pub enum EmulatedTarget<'t> {
     /// A lab.
     Lab(&'t LabTarget<'t>),
     /// Virtual time.
     Virtual(&'t VirtualTarget),
 }
 
-impl Emulated<'_> {
+impl EmulatedTarget<'_> {
     /// Returns the path in the direction of the data.
     pub fn path(&self) -> &Path {
         match self {

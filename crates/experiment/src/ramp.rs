@@ -3,7 +3,7 @@ use fullpipe_units::{BitRate, Ratio, Span};
 
 /// Loads that grow: from one to the other in equal steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ramp {
+pub struct LoadRamp {
     /// The first and the last load.
     pub loads: RampLoads,
     /// Number of loads; at least two.
@@ -19,11 +19,11 @@ pub enum RampLoads {
     Rates(BitRate, BitRate),
 }
 
-impl Ramp {
+impl LoadRamp {
     /// The loads in order, on a path that carries `full`.
-    pub fn loads(&self, full: BitRate) -> Vec<BitRate> {
+    pub fn offered_loads(&self, full: BitRate) -> Vec<BitRate> {
         let (from, to) = match self.loads {
-            RampLoads::Shares(from, to) => (full.scaled(from.get()), full.scaled(to.get())),
+            RampLoads::Shares(from, to) => (full.scale_by(from.get()), full.scale_by(to.get())),
             RampLoads::Rates(from, to) => (from, to),
         };
         let (from, range) = (from.bps() as f64, to.bps() as f64 - from.bps() as f64);
@@ -48,7 +48,7 @@ pub fn run_ramp<E>(
 ) -> Result<RampReport, E> {
     let (mut steps, mut idle, mut interrupted) = (Vec::new(), None::<RttStats>, false);
     for &offered in loads {
-        let rate = Some(offered.scaled(1.0 / f64::from(request.streams.max(1))));
+        let rate = Some(offered.scale_by(1.0 / f64::from(request.streams.max(1))));
         let measured = measure(&Request { rate, ..request.clone() })?;
         interrupted = measured.interrupted;
         if interrupted {
@@ -56,7 +56,7 @@ pub fn run_ramp<E>(
         }
         // A path that others use may be idler later.
         idle = [idle, measured.rtt.idle].into_iter().flatten().min_by_key(|stats| stats.median);
-        let step = RampStep::of(offered, &measured);
+        let step = RampStep::from_measurement(offered, &measured);
         done(&step);
         let broken = step.broken_off.is_some();
         steps.push(step);
@@ -76,10 +76,10 @@ mod tests {
 
     #[test]
     fn loads_grow_in_equal_steps() {
-        let shares = Ramp { loads: RampLoads::Shares(Ratio::new(0.1), Ratio::new(1.2)), steps: 12 };
-        let loads = shares.loads(BitRate::from_mbps(100));
+        let shares = LoadRamp { loads: RampLoads::Shares(Ratio::new(0.1), Ratio::new(1.2)), steps: 12 };
+        let loads = shares.offered_loads(BitRate::from_mbps(100));
         assert_eq!(loads, (1..=12).map(|step| BitRate::from_mbps(step * 10)).collect::<Vec<_>>());
-        let rates = Ramp { loads: RampLoads::Rates(BitRate::from_mbps(5), BitRate::from_mbps(6)), steps: 2 };
-        assert_eq!(rates.loads(BitRate::ZERO), [5, 6].map(BitRate::from_mbps));
+        let rates = LoadRamp { loads: RampLoads::Rates(BitRate::from_mbps(5), BitRate::from_mbps(6)), steps: 2 };
+        assert_eq!(rates.offered_loads(BitRate::ZERO), [5, 6].map(BitRate::from_mbps));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fullpipe_host::{ApplyOptions, JournalDir, JournalError, System, check};
+use fullpipe_host::{ApplyOptions, HostSystem, JournalDir, JournalError, check_changes};
 use fullpipe_record::{At, Change, HostSettings, HostUndone, Measurement, Remedy, Request};
 use fullpipe_units::Span;
 
@@ -25,15 +25,15 @@ pub struct OwnPart {
 impl OwnPart {
     /// Returns the part of `remedy` for the end `here`, which asked for the load `request` and has the settings `own`,
     /// if they are known. What both ends must change and is so here already is no part of it.
-    pub fn of(remedy: &Remedy, here: At, request: &Request, own: Option<&HostSettings>) -> Self {
-        let is_of_a_host = |change: &&Change| !change.ends().is_empty();
+    pub fn from_remedy(remedy: &Remedy, here: At, request: &Request, own: Option<&HostSettings>) -> Self {
+        let is_of_a_host = |change: &&Change| !change.required_ends().is_empty();
         let is_so = |change: &Change| match change {
             Change::WindowScaling(on) => own.is_some_and(|own| own.window_scaling == *on),
             _ => false,
         };
-        let at_end = |change: &&Change| change.ends().contains(&here) && !is_so(change);
+        let at_end = |change: &&Change| change.required_ends().contains(&here) && !is_so(change);
         let changes: Vec<Change> = remedy.changes.iter().filter(at_end).cloned().collect();
-        let elsewhere = |change: &Change| change.ends().iter().any(|end| *end != here);
+        let elsewhere = |change: &Change| change.required_ends().iter().any(|end| *end != here);
         let changed =
             remedy.changes.iter().fold(request.clone(), |request, change| change.applied_to_request(&request));
         let needs_other_end = remedy.changes.iter().filter(is_of_a_host).any(elsewhere);
@@ -64,19 +64,19 @@ impl OwnPart {
         journal: &Path,
         measure: impl FnOnce(&Request) -> Result<Measurement, E>,
     ) -> Result<(Measurement, Option<String>), E> {
-        let applied = self.apply(journal).map_err(ExperimentError::from)?;
+        let applied = self.apply_changes(journal).map_err(ExperimentError::from)?;
         let measured = measure(&self.request);
         let not_undone = match applied {
-            Some(id) => settle(journal, &id, keep && measured.is_ok()),
+            Some(id) => settle_changes(journal, &id, keep && measured.is_ok()),
             None => None,
         };
         Ok((measured?, not_undone))
     }
 
     /// The name under which the changes wait in the journal; `None` where all is so already.
-    fn apply(&self, journal: &Path) -> Result<Option<String>, JournalError> {
+    fn apply_changes(&self, journal: &Path) -> Result<Option<String>, JournalError> {
         // Before there is a folder for a journal that is not to be.
-        check(&System::of_this_host(), &self.changes, false)?;
+        check_changes(&HostSystem::of_this_host(), &self.changes, false)?;
         if self.changes.is_empty() {
             return Ok(None);
         }
@@ -86,7 +86,12 @@ impl OwnPart {
             name = Some(id.to_owned());
             Ok(())
         };
-        JournalDir::open(journal, System::of_this_host())?.apply(&self.changes, options, &mut begun, &mut |_| {})?;
+        JournalDir::open(journal, HostSystem::of_this_host())?.apply_changes(
+            &self.changes,
+            options,
+            &mut begun,
+            &mut |_| {},
+        )?;
         Ok(name)
     }
 }
@@ -96,10 +101,10 @@ const WAITS: Span = Span::from_secs(3600);
 
 /// Lets what was applied as `id` stay or takes it back; returns what could not be done, and why. What another program
 /// has settled meanwhile is left alone, as is a change of its own that waits.
-fn settle(journal: &Path, id: &str, stays: bool) -> Option<String> {
-    let settled = JournalDir::open(journal, System::of_this_host()).and_then(|journal_dir| {
+fn settle_changes(journal: &Path, id: &str, stays: bool) -> Option<String> {
+    let settled = JournalDir::open(journal, HostSystem::of_this_host()).and_then(|journal_dir| {
         if stays && journal_dir.is_pending(id)? {
-            journal_dir.confirm().map(|()| HostUndone::default())
+            journal_dir.confirm_pending().map(|()| HostUndone::default())
         } else {
             journal_dir.undo_unless_confirmed(id)
         }
@@ -129,7 +134,7 @@ mod tests {
             command_time: None,
             why: String::new(),
         };
-        OwnPart::of(&remedy, here, &Request::default(), Some(&HostSettings::of_linux_6_18()))
+        OwnPart::from_remedy(&remedy, here, &Request::default(), Some(&HostSettings::of_linux_6_18()))
     }
 
     #[test]

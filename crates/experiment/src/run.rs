@@ -6,9 +6,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::advice::advice;
+use crate::advice::ranked_remedies;
 use crate::error::ExperimentError;
-use crate::target::{Ends, Interrupt, Target};
+use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 
 /// Runs the loop over `target` with the load that `request` asks for, and passes each [`Event`] to `observe`.
 ///
@@ -17,26 +17,26 @@ use crate::target::{Ends, Interrupt, Target};
 /// # Errors
 /// If a stage fails. A measurement that the user interrupts ends the loop without an error: what there is is returned.
 pub fn run(
-    target: &dyn Target,
+    target: &dyn ExperimentTarget,
     request: &Request,
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(&Event),
 ) -> Result<Experiment, ExperimentError> {
     let path = target.path().clone();
-    let before = target.settings()?;
+    let before = target.end_settings()?;
     let prediction = predict(&path, &before.sender, &before.receiver, request);
     observe(&Event::Predicted(Box::new(Predicted { path: path.clone(), prediction: prediction.clone() })));
 
     let (measurement, verdict, evidence) = measure_and_judge(target, request, interrupt, observe)?;
     let known = Evidence { sender: Some(before.sender.clone()), receiver: Some(before.receiver.clone()), ..evidence };
-    let advice = advice(&known, &verdict);
+    let advice = ranked_remedies(&known, &verdict);
     observe(&Event::Remedies(advice.clone()));
 
-    let best = advice.first().filter(|best| !best.changes.is_empty() && !interrupt.requested());
+    let best = advice.first().filter(|best| !best.changes.is_empty() && !interrupt.is_requested());
     let (proof, undone) = match best {
         Some(best) => {
-            let proof = prove(target, best, request, interrupt, observe);
-            let undone = undo(target, &before)?;
+            let proof = prove_remedy(target, best, request, interrupt, observe);
+            let undone = undo_changes(target, &before)?;
             observe(&Event::Undone(Box::new(undone.clone())));
             match proof {
                 Err(ExperimentError::Interrupted) => (None, Some(undone)),
@@ -46,7 +46,7 @@ pub fn run(
         None => (None, None),
     };
     Ok(Experiment {
-        accuracy: accuracy(&measurement, &prediction),
+        accuracy: prediction_accuracy(&measurement, &prediction),
         path,
         request: request.clone(),
         sender: before.sender,
@@ -57,31 +57,31 @@ pub fn run(
         remedies: advice,
         proof,
         undone,
-        interrupted: interrupt.requested(),
+        interrupted: interrupt.is_requested(),
     })
 }
 
-fn prove(
-    target: &dyn Target,
+fn prove_remedy(
+    target: &dyn ExperimentTarget,
     remedy: &Remedy,
     request: &Request,
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(&Event),
 ) -> Result<Proof, ExperimentError> {
     for (at, changes) in remedy.by_end() {
-        target.apply(at, &changes)?;
+        target.apply_changes(at, &changes)?;
     }
     let request = remedy.changes.iter().fold(request.clone(), |request, change| change.applied_to_request(&request));
-    let after = target.settings()?;
+    let after = target.end_settings()?;
     let prediction = predict(target.path(), &after.sender, &after.receiver, &request);
     observe(&Event::Applied(Box::new(Applied { remedy: remedy.clone(), prediction: prediction.clone() })));
     let (measurement, verdict, _) = measure_and_judge(target, &request, interrupt, observe)?;
-    let accuracy = accuracy(&measurement, &prediction);
+    let accuracy = prediction_accuracy(&measurement, &prediction);
     Ok(Proof { remedy: remedy.clone(), prediction, measurement, verdict, accuracy })
 }
 
 fn measure_and_judge(
-    target: &dyn Target,
+    target: &dyn ExperimentTarget,
     request: &Request,
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(&Event),
@@ -89,20 +89,20 @@ fn measure_and_judge(
     let progress = &mut |interval: &Interval| observe(&Event::Interval(Box::new(interval.clone())));
     let mut measurement = target.measure(request, interrupt, progress)?;
     let forward = &target.path().forward;
-    let evidence = Evidence::of(&measurement, forward.rate, forward.framing);
+    let evidence = Evidence::from_measurement(&measurement, forward.rate, forward.framing);
     let verdict = diagnose(&evidence);
     measurement.limit = Some(verdict.clone());
     observe(&Event::Measurement(Box::new(measurement.clone())));
     Ok((measurement, verdict, evidence))
 }
 
-fn undo(target: &dyn Target, before: &Ends) -> Result<Undone, ExperimentError> {
-    target.undo()?;
-    let now = target.settings()?;
+fn undo_changes(target: &dyn ExperimentTarget, before: &EndSettings) -> Result<Undone, ExperimentError> {
+    target.undo_changes()?;
+    let now = target.end_settings()?;
     Ok(Undone { restored: now == *before, sender: now.sender, receiver: now.receiver })
 }
 
-fn accuracy(measurement: &Measurement, prediction: &Prediction) -> Option<Ratio> {
+fn prediction_accuracy(measurement: &Measurement, prediction: &Prediction) -> Option<Ratio> {
     let steady = measurement.summary.steady.filter(|_| prediction.kernel_model > BitRate::ZERO)?;
     Some(Ratio::new(steady.rate.relative_to(prediction.kernel_model)))
 }

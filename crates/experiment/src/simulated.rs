@@ -10,7 +10,7 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
     Candidate, Evidence, Measurement, Path, RateSpread, Sample, SegmentSpread, SimulatedTransfer, Transport,
 };
-use fullpipe_sim::{NotModelled, Plan, Simulation};
+use fullpipe_sim::{NotModelled, Simulation, SimulationPlan};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
 use crate::error::ExperimentError;
@@ -25,46 +25,49 @@ pub struct NamedPlan {
     /// The name.
     pub name: Option<String>,
     /// The transfer.
-    pub plan: Plan,
+    pub plan: SimulationPlan,
 }
 
 /// Simulates `plan` and names its limit.
 ///
 /// # Errors
 /// If something in it is not modelled, or it is interrupted.
-pub fn simulate(plan: Plan, interrupt: Interrupt<'_>) -> Result<Measurement, ExperimentError> {
-    let judge = Judge::of(&plan);
+pub fn simulate_plan(plan: SimulationPlan, interrupt: Interrupt<'_>) -> Result<Measurement, ExperimentError> {
+    let judge = LimitJudge::from_plan(&plan);
     let mut simulation = Simulation::new(plan)?;
     run_to_end(&mut simulation, interrupt)?;
-    Ok(judge.judged(simulation.measure()))
+    Ok(judge.judge_measurement(simulation.run_to_measurement()))
 }
 
-/// As [`simulate`]. Returns the captures of the sender and of the receiver, too, as
+/// As [`simulate_plan`]. Returns the captures of the sender and of the receiver, too, as
 /// [`Simulation::take_captures`] does.
 ///
 /// # Errors
-/// As [`simulate`].
-pub fn simulate_captured(plan: Plan, interrupt: Interrupt<'_>) -> Result<(Measurement, [Vec<u8>; 2]), ExperimentError> {
-    let judge = Judge::of(&plan);
-    let mut simulation = Simulation::captured(plan)?;
+/// As [`simulate_plan`].
+pub fn simulate_captured(
+    plan: SimulationPlan,
+    interrupt: Interrupt<'_>,
+) -> Result<(Measurement, [Vec<u8>; 2]), ExperimentError> {
+    let judge = LimitJudge::from_plan(&plan);
+    let mut simulation = Simulation::with_captures(plan)?;
     run_to_end(&mut simulation, interrupt)?;
     let captures = simulation.take_captures().unwrap_or_default();
-    Ok((judge.judged(simulation.measure()), captures))
+    Ok((judge.judge_measurement(simulation.run_to_measurement()), captures))
 }
 
 /// The path of a transfer whose limit can be named.
-struct Judge(Option<Path>);
+struct LimitJudge(Option<Path>);
 
-impl Judge {
+impl LimitJudge {
     /// Datagrams have no limit but their rate, and the effect of other loads is no evidence of the transfer.
-    fn of(plan: &Plan) -> Self {
+    fn from_plan(plan: &SimulationPlan) -> Self {
         let is_judged = plan.request.transport == Transport::Tcp && plan.cross_traffic.is_empty();
         Self(is_judged.then(|| plan.path.clone()))
     }
 
-    fn judged(self, measurement: Measurement) -> Measurement {
+    fn judge_measurement(self, measurement: Measurement) -> Measurement {
         let Some(Path { forward, .. }) = self.0 else { return measurement };
-        let verdict = diagnose(&Evidence::of(&measurement, forward.rate, forward.framing));
+        let verdict = diagnose(&Evidence::from_measurement(&measurement, forward.rate, forward.framing));
         Measurement { limit: Some(verdict), ..measurement }
     }
 }
@@ -80,22 +83,22 @@ pub struct TracePoint {
     pub queued: ByteCount,
 }
 
-/// As [`simulate`]. Passes the state of each connection to `trace`, at the start, every `interval`, and at the end.
+/// As [`simulate_plan`]. Passes the state of each connection to `trace`, at the start, every `interval`, and at the end.
 ///
 /// # Errors
-/// As [`simulate`]; and what `trace` fails with.
+/// As [`simulate_plan`]; and what `trace` fails with.
 pub fn simulate_traced<E: From<ExperimentError>>(
-    plan: Plan,
+    plan: SimulationPlan,
     interval: Span,
     interrupt: Interrupt<'_>,
     trace: &mut dyn FnMut(&TracePoint) -> Result<(), E>,
 ) -> Result<Measurement, E> {
-    let judge = Judge::of(&plan);
+    let judge = LimitJudge::from_plan(&plan);
     let mut simulation = Simulation::new(plan).map_err(ExperimentError::from)?;
     let mut before: Vec<Sample> = Vec::new();
     loop {
-        let queued = simulation.queued();
-        let now = simulation.senders();
+        let queued = simulation.queued_bytes();
+        let now = simulation.sender_samples();
         for (index, sender) in now.iter().enumerate() {
             let rate = before.get(index).map_or(BitRate::ZERO, |before| rate_between(before, sender));
             trace(&TracePoint { sender: sender.clone(), rate, queued })?;
@@ -104,15 +107,15 @@ pub fn simulate_traced<E: From<ExperimentError>>(
             break;
         }
         before = now;
-        let until = simulation.now() + interval;
+        let until = simulation.current_time() + interval;
         run_until(&mut simulation, until, interrupt)?;
     }
-    Ok(judge.judged(simulation.measure()))
+    Ok(judge.judge_measurement(simulation.run_to_measurement()))
 }
 
 fn rate_between(before: &Sample, after: &Sample) -> BitRate {
     let acked = |sample: &Sample| sample.tcp.bytes_acked.unwrap_or_default();
-    BitRate::of(acked(after).saturating_sub(acked(before)), after.at.saturating_sub(before.at))
+    BitRate::from_bytes_in(acked(after).saturating_sub(acked(before)), after.at.saturating_sub(before.at))
 }
 
 /// Runs `simulation` to its end.
@@ -122,7 +125,7 @@ fn rate_between(before: &Sample, after: &Sample) -> BitRate {
 pub(crate) fn run_to_end(simulation: &mut Simulation, interrupt: Interrupt<'_>) -> Result<(), ExperimentError> {
     run_until(simulation, Time::from_nanos(u64::MAX), interrupt)?;
     // Judging many streams takes its time, too.
-    if interrupt.requested() { Err(ExperimentError::Interrupted) } else { Ok(()) }
+    if interrupt.is_requested() { Err(ExperimentError::Interrupted) } else { Ok(()) }
 }
 
 /// Runs `simulation` up to `until`, or to its end.
@@ -130,8 +133,8 @@ pub(crate) fn run_to_end(simulation: &mut Simulation, interrupt: Interrupt<'_>) 
 /// # Errors
 /// If it is interrupted.
 fn run_until(simulation: &mut Simulation, until: Time, interrupt: Interrupt<'_>) -> Result<(), ExperimentError> {
-    while !interrupt.requested() {
-        if simulation.advance(until, CHECK_EVENTS) {
+    while !interrupt.is_requested() {
+        if simulation.advance_to(until, CHECK_EVENTS) {
             return Ok(());
         }
     }
@@ -150,7 +153,7 @@ pub fn simulate_each(
     interrupt: Interrupt<'_>,
     each: &mut dyn FnMut(Measurement),
 ) -> Result<(), ExperimentError> {
-    let run = |plan| simulate(plan, interrupt);
+    let run = |plan| simulate_plan(plan, interrupt);
     with_seeds(plans, seeds, jobs, run, |_, measurement| each(measurement))
 }
 
@@ -170,15 +173,15 @@ pub fn simulate_attended(
     each: &mut dyn FnMut(Measurement),
 ) -> Result<(), ExperimentError> {
     let run = |plan| {
-        let judge = Judge::of(&plan);
+        let judge = LimitJudge::from_plan(&plan);
         let mut simulation = Simulation::new(plan)?;
         let mut attend = attendant();
         while !simulation.is_over() {
-            let until = simulation.now() + interval;
+            let until = simulation.current_time() + interval;
             run_until(&mut simulation, until, interrupt)?;
             attend(&mut simulation);
         }
-        Ok(judge.judged(simulation.measure()))
+        Ok(judge.judge_measurement(simulation.run_to_measurement()))
     };
     with_seeds(std::slice::from_ref(plan), seeds, jobs, run, |_, measurement| each(measurement))
 }
@@ -196,11 +199,11 @@ pub fn simulate_summaries(
     each: &mut dyn FnMut(SimulatedTransfer),
 ) -> Result<(), ExperimentError> {
     let mut of_plan = Vec::new();
-    let run = |plan| simulate(plan, interrupt).map(Outcome::of);
+    let run = |plan| simulate_plan(plan, interrupt).map(TransferOutcome::from_measurement);
     with_seeds(plans, seeds, jobs, run, |plan, outcome| {
         of_plan.push(outcome);
         if of_plan.len() == usize::from(seeds) {
-            summary(plan, std::mem::take(&mut of_plan)).into_iter().for_each(&mut *each);
+            summarise_outcomes(plan, std::mem::take(&mut of_plan)).into_iter().for_each(&mut *each);
         }
     })
 }
@@ -210,16 +213,16 @@ fn with_seeds<R: Send>(
     plans: &[NamedPlan],
     seeds: u16,
     jobs: NonZeroUsize,
-    run: impl Fn(Plan) -> Result<R, ExperimentError> + Sync,
+    run: impl Fn(SimulationPlan) -> Result<R, ExperimentError> + Sync,
     mut each: impl FnMut(&NamedPlan, R),
 ) -> Result<(), ExperimentError> {
     for named in plans {
-        Simulation::new(named.plan.clone()).map_err(|refused| named.refused(refused))?;
+        Simulation::new(named.plan.clone()).map_err(|refused| named.not_modelled_error(refused))?;
     }
     let runs: Vec<(&NamedPlan, u64)> =
         plans.iter().flat_map(|plan| (0..u64::from(seeds)).map(move |seed| (plan, seed))).collect();
     let run = |(named, seed): &(&NamedPlan, u64)| {
-        run(Plan { seed: named.plan.seed.wrapping_add(*seed), ..named.plan.clone() })
+        run(SimulationPlan { seed: named.plan.seed.wrapping_add(*seed), ..named.plan.clone() })
     };
     let mut failed = None;
     in_order(jobs, &runs, run, |(named, _), result| match result {
@@ -231,7 +234,7 @@ fn with_seeds<R: Send>(
 }
 
 impl NamedPlan {
-    fn refused(&self, cause: NotModelled) -> ExperimentError {
+    fn not_modelled_error(&self, cause: NotModelled) -> ExperimentError {
         match self.name.clone() {
             Some(name) => ExperimentError::Named { name, cause },
             None => cause.into(),
@@ -277,7 +280,7 @@ fn in_order<T: Sync, R: Send>(
 }
 
 /// The figures of one transfer that a summary needs.
-struct Outcome {
+struct TransferOutcome {
     rate: BitRate,
     retransmits: SegCount,
     loaded_rtt: Option<Span>,
@@ -285,8 +288,8 @@ struct Outcome {
     warnings: Vec<String>,
 }
 
-impl Outcome {
-    fn of(measurement: Measurement) -> Self {
+impl TransferOutcome {
+    fn from_measurement(measurement: Measurement) -> Self {
         Self {
             warnings: [measurement.warnings, measurement.validity.broken].concat(),
             rate: measurement.summary.rate,
@@ -302,7 +305,7 @@ impl Outcome {
 }
 
 /// Returns the summary of the outcomes of all seeds of `named`.
-fn summary(named: &NamedPlan, mut outcomes: Vec<Outcome>) -> Option<SimulatedTransfer> {
+fn summarise_outcomes(named: &NamedPlan, mut outcomes: Vec<TransferOutcome>) -> Option<SimulatedTransfer> {
     outcomes.sort_by_key(|outcome| outcome.rate);
     let mut again: Vec<SegCount> = outcomes.iter().map(|outcome| outcome.retransmits).collect();
     again.sort_unstable();
@@ -332,10 +335,10 @@ mod tests {
     fn plans() -> Vec<NamedPlan> {
         let paths = ["rate=20M,rtt=10ms", "rate=20M,rtt=40ms,loss=1e-3", "rate=5M,rtt=5ms"];
         let plan = |flag| {
-            let path = parse_path_flag(flag, &PathSpec::demo()).unwrap();
+            let path = parse_path_flag(flag, &PathSpec::demo_path()).unwrap();
             let host = HostSettings::of_linux_6_18();
             let request = Request { duration: Span::from_secs(1), ..Request::default() };
-            NamedPlan { name: None, plan: Plan::new(path, [host.clone(), host], request, 7) }
+            NamedPlan { name: None, plan: SimulationPlan::new(path, [host.clone(), host], request, 7) }
         };
         paths.map(plan).to_vec()
     }
@@ -363,7 +366,7 @@ mod tests {
         let mut rates: Vec<BitRate> = (0..3)
             .map(|seed| {
                 let plan = plans()[1].plan.clone();
-                simulate(Plan { seed: plan.seed + seed, ..plan }, Interrupt(&idle)).unwrap().summary.rate
+                simulate_plan(SimulationPlan { seed: plan.seed + seed, ..plan }, Interrupt(&idle)).unwrap().summary.rate
             })
             .collect();
         rates.sort_unstable();
@@ -380,7 +383,7 @@ mod tests {
             points.push(point.clone());
             Ok::<(), ExperimentError>(())
         });
-        assert_eq!(traced.unwrap(), simulate(plan.clone(), Interrupt(&idle)).unwrap());
+        assert_eq!(traced.unwrap(), simulate_plan(plan.clone(), Interrupt(&idle)).unwrap());
         let steps = points.windows(2).map(|pair| pair[1].rate.bytes_in(pair[1].sender.at - pair[0].sender.at));
         let (sum, acked) = (steps.sum::<ByteCount>(), points.last().unwrap().sender.tcp.bytes_acked.unwrap());
         assert!(sum <= acked && sum + ByteCount::new(points.len() as u64) >= acked, "{sum} of {acked}");
@@ -393,7 +396,7 @@ mod tests {
         let NamedPlan { plan, .. } = plans().remove(0);
         let rate = Some(BitRate::from_mbps(10_000));
         let request = Request { transport: Transport::Udp, rate, block: ByteCount::new(32), ..plan.request };
-        let mut simulation = Simulation::new(Plan { request, ..plan }).unwrap();
+        let mut simulation = Simulation::new(SimulationPlan { request, ..plan }).unwrap();
         let asked = AtomicBool::new(false);
         let ended = thread::scope(|scope| {
             scope.spawn(|| {
@@ -403,7 +406,7 @@ mod tests {
             run_to_end(&mut simulation, Interrupt(&asked))
         });
         assert!(matches!(ended, Err(ExperimentError::Interrupted)));
-        let passed = simulation.now().since(Time::ZERO);
+        let passed = simulation.current_time().duration_since(Time::ZERO);
         assert!(passed > Span::ZERO && passed < Span::from_secs(1), "{passed} of 39 million datagrams a second");
     }
 

@@ -4,26 +4,26 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 
-use fullpipe_lab::{Backend, Captured, Lab, LabError, Plan};
+use fullpipe_lab::{Backend, CaptureSummary, Lab, LabError, LabPlan};
 use fullpipe_model::{left_by_cross_traffic, predict, predict_with_cross_traffic, predict_with_relays};
 use fullpipe_record::event::{ScenarioBegan, StepBegan};
 use fullpipe_record::{
     CaptureReport, Change, Event, HostSettings, Interval, LabCrossTraffic, LabReport, LabStep, Measurement, OwnCapture,
     Request, Transport,
 };
-use fullpipe_scenario::{Expected, RatioBound, Scenario, Step, StepBounds, StepRamp, Stretches};
+use fullpipe_scenario::{ExpectedRatio, RatioBound, Scenario, ScenarioStep, StepBounds, StepRamp, Stretches};
 use fullpipe_sim::NotModelled;
-use fullpipe_trace::Explained;
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted, median};
+use fullpipe_trace::ExplainedTransfers;
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun, median};
 
-use crate::captures::{Known, judge_files};
+use crate::captures::{KnownFacts, judge_files};
 use crate::cross_traffic::{measure_with_cross_traffic, run_with_cross_traffic};
-use crate::duration::needed;
+use crate::duration::required_duration;
 use crate::error::ExperimentError;
 use crate::in_lab::LabTarget;
-use crate::judged::{Expectation, Run};
-use crate::ramp::{Ramp, RampLoads, run_ramp};
-use crate::target::{Interrupt, Target};
+use crate::judged::{JudgedRun, StepExpectation};
+use crate::ramp::{LoadRamp, RampLoads, run_ramp};
+use crate::target::{ExperimentTarget, Interrupt};
 use crate::virtual_target::VirtualTarget;
 
 /// Valid runs of a step, of which more than half decide.
@@ -54,7 +54,7 @@ pub struct CaptureNumbers(RefCell<HashMap<String, u32>>);
 
 impl CaptureNumbers {
     /// Returns the name of the files of the next run of a step, which is none that `is_taken`.
-    fn name(&self, scenario: &str, step: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    fn capture_name(&self, scenario: &str, step: &str, is_taken: impl Fn(&str) -> bool) -> String {
         let name = file_name(&format!("{scenario}-{step}"));
         let mut numbers = self.0.borrow_mut();
         let number = numbers.entry(name.clone()).or_default();
@@ -88,21 +88,21 @@ pub fn run_scenario(
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(&Event),
 ) -> Result<LabReport, ExperimentError> {
-    let mut standing: Option<(Plan, Option<Stretches>, Lab)> = None;
+    let mut standing: Option<(LabPlan, Option<Stretches>, Lab)> = None;
     run_steps(scenario, observe, |step, observe| {
-        let (plan, stretches) = (plan(scenario, step, backend), scenario.stretches_of(step));
+        let (plan, stretches) = (lab_plan(scenario, step, backend), scenario.stretches_of(step));
         let (.., lab) = match standing.take() {
             Some(same) if same.0 == plan && same.1.as_ref() == stretches => standing.insert(same),
             // The old one ends before the new one begins: they have the same addresses, and the machine is small.
             old => {
                 drop(old);
-                let lab = start(&plan, stretches, &scenario.relay)?;
+                let lab = start_lab(&plan, stretches, &scenario.relay)?;
                 standing.insert((plan, stretches.cloned(), lab))
             }
         };
         let target = &LabTarget::new(lab);
-        let place = Place::Lab { target, seed: scenario.seed, capture: capture.map(|to| (to, &*scenario.name)) };
-        Running { place, step, stretches, relay: &scenario.relay, time_scale, interrupt }.run(observe)
+        let place = StepTarget::Lab { target, seed: scenario.seed, capture: capture.map(|to| (to, &*scenario.name)) };
+        RunningStep { place, step, stretches, relay: &scenario.relay, time_scale, interrupt }.run(observe)
     })
 }
 
@@ -122,8 +122,8 @@ pub fn run_scenario_virtually(
     run_steps(scenario, observe, |step, observe| {
         let [sender, receiver] = scenario.hosts_of(step);
         let target = VirtualTarget::new(scenario.path_of(step).clone(), [&sender, &receiver], scenario.seed);
-        let (place, stretches) = (Place::Virtual(&target, scenario.seed), scenario.stretches_of(step));
-        Running { place, step, stretches, relay: &scenario.relay, time_scale, interrupt }.run(observe)
+        let (place, stretches) = (StepTarget::Virtual(&target, scenario.seed), scenario.stretches_of(step));
+        RunningStep { place, step, stretches, relay: &scenario.relay, time_scale, interrupt }.run(observe)
     })
 }
 
@@ -131,7 +131,7 @@ pub fn run_scenario_virtually(
 fn run_steps(
     scenario: &Scenario,
     observe: &mut dyn FnMut(&Event),
-    mut run: impl FnMut(&Step, &mut dyn FnMut(&Event)) -> Result<LabStep, ExperimentError>,
+    mut run: impl FnMut(&ScenarioStep, &mut dyn FnMut(&Event)) -> Result<LabStep, ExperimentError>,
 ) -> Result<LabReport, ExperimentError> {
     let (name, title) = (scenario.name.clone(), scenario.title.clone());
     observe(&Event::ScenarioBegan(ScenarioBegan { scenario: name, title }));
@@ -162,13 +162,13 @@ fn run_steps(
     })
 }
 
-fn start(plan: &Plan, stretches: Option<&Stretches>, relay: &[Change]) -> Result<Lab, LabError> {
+fn start_lab(plan: &LabPlan, stretches: Option<&Stretches>, relay: &[Change]) -> Result<Lab, LabError> {
     stretches.map_or_else(|| Lab::start(plan), |stretches| Lab::start_with_relays(plan, stretches, relay))
 }
 
-fn plan(scenario: &Scenario, step: &Step, backend: Backend) -> Plan {
+fn lab_plan(scenario: &Scenario, step: &ScenarioStep, backend: Backend) -> LabPlan {
     let [sender, receiver] = scenario.hosts_of(step);
-    Plan { path: scenario.path_of(step).clone(), seed: scenario.seed, sender, receiver, backend, interactive: false }
+    LabPlan { path: scenario.path_of(step).clone(), seed: scenario.seed, sender, receiver, backend, interactive: false }
 }
 
 /// A step without bounds passes by being measured.
@@ -177,7 +177,7 @@ fn is_unbound(step: &LabStep) -> bool {
 }
 
 /// The hosts and the path of a step.
-enum Place<'r> {
+enum StepTarget<'r> {
     Lab {
         target: &'r LabTarget<'r>,
         seed: u64,
@@ -189,9 +189,9 @@ enum Place<'r> {
 }
 
 /// A step while it runs.
-struct Running<'r> {
-    place: Place<'r>,
-    step: &'r Step,
+struct RunningStep<'r> {
+    place: StepTarget<'r>,
+    step: &'r ScenarioStep,
     stretches: Option<&'r Stretches>,
     /// Settings of the relays that differ from the machine's.
     relay: &'r [Change],
@@ -199,16 +199,16 @@ struct Running<'r> {
     interrupt: Interrupt<'r>,
 }
 
-impl Running<'_> {
-    fn target(&self) -> &dyn Target {
+impl RunningStep<'_> {
+    fn target(&self) -> &dyn ExperimentTarget {
         match self.place {
-            Place::Lab { target, .. } => target,
-            Place::Virtual(target, _) => target,
+            StepTarget::Lab { target, .. } => target,
+            StepTarget::Virtual(target, _) => target,
         }
     }
 
     fn run(&self, observe: &mut dyn FnMut(&Event)) -> Result<LabStep, ExperimentError> {
-        let (path, ends, step) = (self.target().path(), self.target().settings()?, self.step);
+        let (path, ends, step) = (self.target().path(), self.target().end_settings()?, self.step);
         let cross_traffic: Vec<Request> = step.cross_traffic.iter().map(|load| load.request.clone()).collect();
         let relayed = self.stretches.filter(|_| step.relays);
         let prediction = match (relayed, step.ramp) {
@@ -224,16 +224,16 @@ impl Running<'_> {
                 predict_with_cross_traffic(path, &ends.sender, &ends.receiver, &step.request, &cross_traffic)
             }
         };
-        let needed = needed(&prediction, path, step.request.streams);
-        let request = scaled(&step.request, path.rtt(), needed, self.time_scale);
-        let expected = Expectation::new(path, &step.bounds, &ends, &request, &cross_traffic, prediction);
+        let needed = required_duration(&prediction, path, step.request.streams);
+        let request = scale_request(&step.request, path.rtt(), needed, self.time_scale);
+        let expected = StepExpectation::new(path, &step.bounds, &ends, &request, &cross_traffic, prediction);
         let done = match step.ramp {
-            Some(ramp) => self.climb(&ramp, &request, &expected, observe),
-            None => self.decide(&request, &expected, observe),
+            Some(ramp) => self.climb_ramp(&ramp, &request, &expected, observe),
+            None => self.run_until_majority(&request, &expected, observe),
         };
         match done {
             Err(ExperimentError::NotModelled(why)) => {
-                let without = summarise(step, &request, &expected, Vec::new());
+                let without = summarise_step(step, &request, &expected, Vec::new());
                 Ok(LabStep { missed: vec![why.to_string()], ..without })
             }
             done => done,
@@ -243,39 +243,39 @@ impl Running<'_> {
     /// Returns the settings of the relays.
     fn relay_settings(&self) -> Result<HostSettings, ExperimentError> {
         match self.place {
-            Place::Lab { target, .. } => target.relay_settings(),
-            Place::Virtual(..) => Ok(HostSettings::of_linux_6_18().changed_by(self.relay)),
+            StepTarget::Lab { target, .. } => target.relay_settings(),
+            StepTarget::Virtual(..) => Ok(HostSettings::of_linux_6_18().changed_by(self.relay)),
         }
     }
 
     /// Runs until a majority of valid runs agrees on the bounds, or too many were invalid.
-    fn decide(
+    fn run_until_majority(
         &self,
         request: &Request,
-        expected: &Expectation<'_>,
+        expected: &StepExpectation<'_>,
         observe: &mut dyn FnMut(&Event),
     ) -> Result<LabStep, ExperimentError> {
         let mut runs = Vec::new();
         while !is_decided(&self.step.bounds, &runs) {
-            runs.push(self.once(request, expected, observe)?);
+            runs.push(self.run_once(request, expected, observe)?);
         }
-        Ok(summarise(self.step, request, expected, runs))
+        Ok(summarise_step(self.step, request, expected, runs))
     }
 
     /// Offers each load of `ramp`, each until a run of it is valid.
-    fn climb(
+    fn climb_ramp(
         &self,
         ramp: &StepRamp,
         request: &Request,
-        expected: &Expectation<'_>,
+        expected: &StepExpectation<'_>,
         observe: &mut dyn FnMut(&Event),
     ) -> Result<LabStep, ExperimentError> {
         let full = expected.capacity.unwrap_or_default();
-        let loads = Ramp { loads: RampLoads::Shares(ramp.from, ramp.to), steps: ramp.loads }.loads(full);
+        let loads = LoadRamp { loads: RampLoads::Shares(ramp.from, ramp.to), steps: ramp.loads }.offered_loads(full);
         let (mut runs, mut unfit) = (Vec::new(), 0_usize);
         let mut until_valid = |request: &Request| -> Result<Measurement, ExperimentError> {
             for attempt in 1.. {
-                let run = self.once(request, expected, observe)?;
+                let run = self.run_once(request, expected, observe)?;
                 let measurement = run.measurement.clone();
                 let valid = run.rate.is_some();
                 runs.push(run);
@@ -292,9 +292,9 @@ impl Running<'_> {
         let missed = match passed {
             Some(true) => Vec::new(),
             Some(false) => vec!["no load made round trips longer".to_owned()],
-            None => vec![format!("no run was valid at {unfit} of {}", counted(loads.len(), "load"))],
+            None => vec![format!("no run was valid at {unfit} of {}", count_noun(loads.len(), "load"))],
         };
-        let step = summarise(self.step, request, expected, runs);
+        let step = summarise_step(self.step, request, expected, runs);
         let of =
             |predicted| knee.filter(|_| predicted > BitRate::ZERO).map(|knee| Ratio::new(knee.relative_to(predicted)));
         Ok(LabStep {
@@ -311,7 +311,7 @@ impl Running<'_> {
         })
     }
 
-    fn began(&self, expected: &Expectation<'_>) -> StepBegan {
+    fn step_began_event(&self, expected: &StepExpectation<'_>) -> StepBegan {
         StepBegan {
             step: self.step.name.clone(),
             is_ramp: self.step.ramp.is_some(),
@@ -319,21 +319,21 @@ impl Running<'_> {
         }
     }
 
-    fn once(
+    fn run_once(
         &self,
         request: &Request,
-        expected: &Expectation<'_>,
+        expected: &StepExpectation<'_>,
         observe: &mut dyn FnMut(&Event),
-    ) -> Result<Run, ExperimentError> {
-        if matches!(self.place, Place::Virtual(..)) && self.step.relays {
+    ) -> Result<JudgedRun, ExperimentError> {
+        if matches!(self.place, StepTarget::Virtual(..)) && self.step.relays {
             return Err(NotModelled::Relays.into());
         }
-        observe(&Event::StepBegan(Box::new(self.began(expected))));
-        let (measurement, cross_traffic, captured) = self.measure(request, observe)?;
+        observe(&Event::StepBegan(Box::new(self.step_began_event(expected))));
+        let (measurement, cross_traffic, captured) = self.measure_step(request, observe)?;
         if measurement.interrupted {
             return Err(ExperimentError::Interrupted);
         }
-        let mut run = expected.run(measurement, cross_traffic);
+        let mut run = expected.judge_run(measurement, cross_traffic);
         if let Some(captured) = captured {
             self.add_capture(&captured, &mut run.measurement);
         }
@@ -341,18 +341,22 @@ impl Running<'_> {
         Ok(run)
     }
 
-    fn measure(
+    fn measure_step(
         &self,
         request: &Request,
         observe: &mut dyn FnMut(&Event),
-    ) -> Result<(Measurement, Vec<LabCrossTraffic>, Option<Captured>), ExperimentError> {
+    ) -> Result<(Measurement, Vec<LabCrossTraffic>, Option<CaptureSummary>), ExperimentError> {
         let interrupt = self.interrupt;
         let progress = &mut |interval: &Interval| observe(&Event::Interval(Box::new(interval.clone())));
         match &self.place {
-            Place::Lab { target, seed, capture } => {
+            StepTarget::Lab { target, seed, capture } => {
                 let begin = |(to, scenario): (CaptureTo<'_>, &str)| {
                     let is_taken = |name: &str| target.would_replace(to.folder, name);
-                    target.capture(to.folder, &to.numbers.name(scenario, &self.step.name, is_taken), to.max_size)
+                    target.start_capture(
+                        to.folder,
+                        &to.numbers.capture_name(scenario, &self.step.name, is_taken),
+                        to.max_size,
+                    )
                 };
                 let capture = capture.map(begin).transpose()?;
                 let cross_traffic = (&self.step.cross_traffic[..], *seed);
@@ -367,7 +371,7 @@ impl Running<'_> {
                 let (measurement, cross_traffic) = done?;
                 Ok((measurement, cross_traffic, captured))
             }
-            Place::Virtual(target, seed) => {
+            StepTarget::Virtual(target, seed) => {
                 let cross_traffic = (&self.step.cross_traffic[..], *seed);
                 let (measurement, loads) =
                     measure_with_cross_traffic(target, cross_traffic, request, interrupt, progress)?;
@@ -378,22 +382,23 @@ impl Running<'_> {
 
     /// Adds the captures of a run to its record. The limit of a TCP load that they show is judged with the capacity of
     /// the path, as that of the measurement is, and with nothing else that the lab knows.
-    fn add_capture(&self, captured: &Captured, measurement: &mut Measurement) {
+    fn add_capture(&self, captured: &CaptureSummary, measurement: &mut Measurement) {
         if captured.missed > 0 {
-            measurement.warnings.push(format!("the capture lacks {}", counted(captured.missed, "packet")));
+            measurement.warnings.push(format!("the capture lacks {}", count_noun(captured.missed, "packet")));
         }
         // Between relays are other connections than at the ends.
         if measurement.request.transport != Transport::Tcp || self.step.relays {
             return;
         }
         let [sender, receiver] = &captured.files;
-        let known = Known { bandwidth: self.target().path().forward.rate, ..Known::default() };
-        let explained = Explained::of_test(measurement);
+        let known = KnownFacts { bandwidth: self.target().path().forward.rate, ..KnownFacts::default() };
+        let explained = ExplainedTransfers::of_test(measurement);
         match judge_files(sender, Some(receiver), explained, &known, self.interrupt) {
             // Interrupted, it has read a part of them.
-            _ if self.interrupt.requested() => {}
+            _ if self.interrupt.is_requested() => {}
             Ok(report) => {
-                let capture = own_capture(&report, captured).with(report.limit().cloned(), measurement.limit.as_ref());
+                let capture = own_capture(&report, captured)
+                    .with_verdict(report.explained_limit().cloned(), measurement.limit.as_ref());
                 measurement.capture = Some(Box::new(capture));
             }
             Err(error) => measurement.warnings.push(error.to_string()),
@@ -402,7 +407,7 @@ impl Running<'_> {
 }
 
 /// Returns the record of what was captured at both ends, without a limit.
-fn own_capture(report: &CaptureReport, captured: &Captured) -> OwnCapture {
+fn own_capture(report: &CaptureReport, captured: &CaptureSummary) -> OwnCapture {
     let [name, other] = captured.files.each_ref().map(|file| file.display().to_string());
     OwnCapture {
         name,
@@ -422,15 +427,15 @@ fn file_name(name: &str) -> String {
 
 /// The load for `time_scale` times as long, in whole seconds, and no less than `needed`; as it is where it is shorter
 /// than that anyway.
-fn scaled(request: &Request, rtt: Span, needed: Span, time_scale: Ratio) -> Request {
-    let wanted = request.duration.scaled(time_scale.get());
+fn scale_request(request: &Request, rtt: Span, needed: Span, time_scale: Ratio) -> Request {
+    let wanted = request.duration.scale_by(time_scale.get());
     let least = needed.max(rtt * MIN_ROUND_TRIPS).min(request.duration);
     let seconds = wanted.max(least).as_secs_f64().ceil();
     Request { duration: Span::from_secs_f64(seconds), ..request.clone() }
 }
 
 /// True if the runs so far settle the step, or too many were invalid.
-fn is_decided(bounds: &StepBounds, runs: &[Run]) -> bool {
+fn is_decided(bounds: &StepBounds, runs: &[JudgedRun]) -> bool {
     let judged = runs.iter().filter(|run| run.rate.is_some());
     let (held, missed): (Vec<_>, Vec<_>) = judged.partition(|run| run.missed.is_empty());
     if runs.len() - held.len() - missed.len() >= INVALID_RUNS {
@@ -440,9 +445,14 @@ fn is_decided(bounds: &StepBounds, runs: &[Run]) -> bool {
     held.len() >= majority || missed.len() >= majority
 }
 
-fn summarise(step: &Step, request: &Request, expected: &Expectation<'_>, runs: Vec<Run>) -> LabStep {
+fn summarise_step(
+    step: &ScenarioStep,
+    request: &Request,
+    expected: &StepExpectation<'_>,
+    runs: Vec<JudgedRun>,
+) -> LabStep {
     let prediction = expected.prediction.clone();
-    let judged: Vec<&Run> = runs.iter().filter(|run| run.rate.is_some()).collect();
+    let judged: Vec<&JudgedRun> = runs.iter().filter(|run| run.rate.is_some()).collect();
     let measured = median(judged.iter().filter_map(|run| run.rate).collect());
     let of = |predicted: BitRate| {
         measured.filter(|_| predicted > BitRate::ZERO).map(|rate| Ratio::new(rate.relative_to(predicted)))
@@ -487,11 +497,13 @@ fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
     let (over, under) = (steps.get(bound.numerator)?, steps.get(bound.denominator)?);
     let names = format!("{} ÷ {}", over.name, under.name);
     let expected = match bound.expect {
-        Expected::Ratio(ratio) => ratio,
-        Expected::KernelModel => Ratio::new(over.prediction.kernel_model.relative_to(under.prediction.kernel_model)),
+        ExpectedRatio::Ratio(ratio) => ratio,
+        ExpectedRatio::KernelModel => {
+            Ratio::new(over.prediction.kernel_model.relative_to(under.prediction.kernel_model))
+        }
     };
     match (over.measured, under.measured) {
-        (Some(over), Some(under)) if bound.holds([over, under], expected) => None,
+        (Some(over), Some(under)) if bound.allows_rates([over, under], expected) => None,
         (Some(over), Some(under)) if under > BitRate::ZERO => Some(format!(
             "{names} is {:.3}; the bound is {} of {:.3}",
             over.relative_to(under),
@@ -503,15 +515,15 @@ fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
 }
 
 /// The receive buffer that the kernel stored, where the program fixed one.
-fn fixed_buffer(runs: &[Run]) -> Option<ByteCount> {
+fn fixed_buffer(runs: &[JudgedRun]) -> Option<ByteCount> {
     let run = &runs.last()?.measurement;
     let fixed = run.request.buffer != fullpipe_record::Buffer::Automatic;
-    run.receiver().sockets.first().filter(|_| fixed).map(|socket| socket.rcvbuf)
+    run.receiving_end().sockets.first().filter(|_| fixed).map(|socket| socket.rcvbuf)
 }
 
 /// The largest window that the sending end saw advertised.
-fn window_seen(runs: &[Run]) -> Option<ByteCount> {
-    let samples = runs.iter().flat_map(|run| &run.measurement.sender().samples);
+fn window_seen(runs: &[JudgedRun]) -> Option<ByteCount> {
+    let samples = runs.iter().flat_map(|run| &run.measurement.sending_end().samples);
     samples.filter_map(|sample| sample.tcp.snd_wnd).max()
 }
 
@@ -522,17 +534,20 @@ mod tests {
     fn seconds(duration: u64, needed: u64, rtt_ms: u64, scale: f64) -> f64 {
         let request = Request { duration: Span::from_secs(duration), ..Request::default() };
         let (needed, rtt) = (Span::from_secs(needed), Span::from_millis(rtt_ms));
-        scaled(&request, rtt, needed, Ratio::new(scale)).duration.as_secs_f64()
+        scale_request(&request, rtt, needed, Ratio::new(scale)).duration.as_secs_f64()
     }
 
     #[test]
     fn no_two_runs_name_the_same_file() {
         let numbers = CaptureNumbers::default();
-        assert_eq!(numbers.name("gordon-bdp", "50 MB/s: ../é", |_| false), "gordon-bdp-50-MB-s-----é-1");
+        assert_eq!(numbers.capture_name("gordon-bdp", "50 MB/s: ../é", |_| false), "gordon-bdp-50-MB-s-----é-1");
         let names = [("a", "64 KiB"), ("a", "64 KiB"), ("a", "64-KiB"), ("a-64", "KiB"), ("a", "64 KiB-1")]
-            .map(|(scenario, step)| numbers.name(scenario, step, |_| false));
+            .map(|(scenario, step)| numbers.capture_name(scenario, step, |_| false));
         assert_eq!(names, ["a-64-KiB-1", "a-64-KiB-2", "a-64-KiB-3", "a-64-KiB-4", "a-64-KiB-1-1"]);
-        assert_eq!(numbers.name("a", "64 KiB", |name| ["a-64-KiB-5", "a-64-KiB-6"].contains(&name)), "a-64-KiB-7");
+        assert_eq!(
+            numbers.capture_name("a", "64 KiB", |name| ["a-64-KiB-5", "a-64-KiB-6"].contains(&name)),
+            "a-64-KiB-7"
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::error::ExperimentError;
 
 /// Settings of both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ends {
+pub struct EndSettings {
     /// Of the end that sends the data.
     pub sender: HostSettings,
     /// Of the end that receives it.
@@ -19,13 +19,13 @@ pub struct Interrupt<'f>(pub &'f AtomicBool);
 
 impl Interrupt<'_> {
     /// True if it was asked.
-    pub fn requested(self) -> bool {
+    pub fn is_requested(self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// The hosts and the path that the loop works on.
-pub trait Target {
+pub trait ExperimentTarget {
     /// The path in the direction of the data.
     fn path(&self) -> &Path;
 
@@ -33,7 +33,7 @@ pub trait Target {
     ///
     /// # Errors
     /// If one cannot be read.
-    fn settings(&self) -> Result<Ends, ExperimentError>;
+    fn end_settings(&self) -> Result<EndSettings, ExperimentError>;
 
     /// One measurement.
     ///
@@ -50,11 +50,11 @@ pub trait Target {
     ///
     /// # Errors
     /// If a change is refused or not kept; then none is made.
-    fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError>;
+    fn apply_changes(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError>;
 
     /// Undoes every change.
     ///
     /// # Errors
     /// If something is not as it was left.
-    fn undo(&self) -> Result<(), ExperimentError>;
+    fn undo_changes(&self) -> Result<(), ExperimentError>;
 }

@@ -3,12 +3,12 @@
 use std::cell::{Cell, RefCell};
 
 use fullpipe_record::{At, Change, HostSettings, Interval, Measurement, Path, Request};
-use fullpipe_sim::{CrossTraffic, CrossTrafficResult, Plan, Simulation};
+use fullpipe_sim::{CrossTraffic, CrossTrafficResult, Simulation, SimulationPlan};
 use fullpipe_units::Span;
 
 use crate::error::ExperimentError;
 use crate::simulated::run_to_end;
-use crate::target::{Ends, Interrupt, Target};
+use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 
 /// A simulated path between two modelled hosts. Each measurement draws from a seed of its own, so that several differ
 /// as those of a lab do; the same measurements in the same order are the same.
@@ -16,8 +16,8 @@ pub struct VirtualTarget {
     path: Path,
     seed: u64,
     measured: Cell<u64>,
-    ends: RefCell<Ends>,
-    before: Ends,
+    ends: RefCell<EndSettings>,
+    before: EndSettings,
 }
 
 impl VirtualTarget {
@@ -25,7 +25,7 @@ impl VirtualTarget {
     /// and of the receiver.
     pub fn new(path: Path, [sender, receiver]: [&[Change]; 2], seed: u64) -> Self {
         let host = HostSettings::of_linux_6_18();
-        let ends = Ends { sender: host.changed_by(sender), receiver: host.changed_by(receiver) };
+        let ends = EndSettings { sender: host.changed_by(sender), receiver: host.changed_by(receiver) };
         Self { path, seed, measured: Cell::new(0), ends: RefCell::new(ends.clone()), before: ends }
     }
 
@@ -42,9 +42,9 @@ impl VirtualTarget {
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<(Measurement, Vec<CrossTrafficResult>), ExperimentError> {
         let seed = self.seed.wrapping_add(self.measured.replace(self.measured.get() + 1));
-        let Ends { sender, receiver } = self.ends.borrow().clone();
-        let plan = Plan::new(self.path.clone(), [sender, receiver], request.clone(), seed);
-        let mut simulation = Simulation::new(Plan { lead, cross_traffic, ..plan })?;
+        let EndSettings { sender, receiver } = self.ends.borrow().clone();
+        let plan = SimulationPlan::new(self.path.clone(), [sender, receiver], request.clone(), seed);
+        let mut simulation = Simulation::new(SimulationPlan { lead, cross_traffic, ..plan })?;
         run_to_end(&mut simulation, interrupt)?;
         let (measurement, results) = simulation.measure_with_cross_traffic();
         measurement.intervals.iter().for_each(progress);
@@ -52,12 +52,12 @@ impl VirtualTarget {
     }
 }
 
-impl Target for VirtualTarget {
+impl ExperimentTarget for VirtualTarget {
     fn path(&self) -> &Path {
         &self.path
     }
 
-    fn settings(&self) -> Result<Ends, ExperimentError> {
+    fn end_settings(&self) -> Result<EndSettings, ExperimentError> {
         Ok(self.ends.borrow().clone())
     }
 
@@ -70,7 +70,7 @@ impl Target for VirtualTarget {
         Ok(self.measure_with(request, (Span::ZERO, Vec::new()), interrupt, progress)?.0)
     }
 
-    fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {
+    fn apply_changes(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {
         let mut ends = self.ends.borrow_mut();
         let end = match at {
             At::Sender => &mut ends.sender,
@@ -81,7 +81,7 @@ impl Target for VirtualTarget {
         Ok(())
     }
 
-    fn undo(&self) -> Result<(), ExperimentError> {
+    fn undo_changes(&self) -> Result<(), ExperimentError> {
         self.ends.replace(self.before.clone());
         Ok(())
     }

@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 
-use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
     At, Buffer, Candidate, Change, Content, Document, Evidence, HostSettings, Inferred, LabReport, MeasuredTransfer,
     Measurement, Path, Request, SimulatedTransfer, WhatIfReport,
 };
 use fullpipe_scenario::{PathSpec, ReadFile, parse_host_flag, parse_path_flag, parse_path_flag_with};
-use fullpipe_sim::Plan;
-use fullpipe_units::{BitRate, ByteCount, Span, printable};
+use fullpipe_sim::SimulationPlan;
+use fullpipe_units::{BitRate, ByteCount, Span, printable_line};
 
 use crate::error::ExperimentError;
 use crate::inferred::{check_modelled, limit_of, path_of};
@@ -38,11 +38,11 @@ pub struct PastTransfer {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastChange {
     text: String,
-    kind: Kind,
+    kind: PastChangeKind,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Kind {
+enum PastChangeKind {
     /// Of the load.
     Load(Change),
     /// Of the settings of one end.
@@ -104,14 +104,15 @@ impl PastTransfer {
     ) -> Result<WhatIfReport, ExperimentError> {
         let name = self.name.clone();
         let in_name = |why: String| ExperimentError::Past(name.iter().fold(why, |why, name| format!("{name}: {why}")));
-        let (before, inferred) = self.plan(options, files).map_err(in_name)?;
-        let mut plans = vec![named("as it was", before.clone())];
-        let (remedies, changes): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.kind == Kind::Remedies);
+        let (before, inferred) = self.to_plan(options, files).map_err(in_name)?;
+        let mut plans = vec![named_plan("as it was", before.clone())];
+        let (remedies, changes): (Vec<_>, Vec<_>) =
+            changes.iter().partition(|change| change.kind == PastChangeKind::Remedies);
         for change in &changes {
-            plans.push(named(&change.text, change.applied_to(before.clone(), files).map_err(in_name)?));
+            plans.push(named_plan(&change.text, change.applied_to(before.clone(), files).map_err(in_name)?));
         }
         if changes.len() > 1 {
-            plans.push(named("all together", all_together(&changes, before.clone(), files).map_err(in_name)?));
+            plans.push(named_plan("all together", all_together(&changes, before.clone(), files).map_err(in_name)?));
         }
         let first_remedy = plans.len();
         let mut not_modelled = Vec::new();
@@ -123,33 +124,37 @@ impl PastTransfer {
         let mut simulations: Vec<SimulatedTransfer> = Vec::new();
         let seeds = options.seeds.1;
         simulate_summaries(&plans, seeds, options.jobs, interrupt, &mut |done| simulations.push(done))?;
-        rank(simulations.get_mut(first_remedy..).unwrap_or_default());
+        rank_remedies(simulations.get_mut(first_remedy..).unwrap_or_default());
         Ok(WhatIfReport {
             name: self.name,
             path: before.path,
             sender: before.sender,
             receiver: before.receiver,
             inferred,
-            measured: measured(&self.measurement),
+            measured: measured_transfer(&self.measurement),
             simulations,
             not_modelled,
         })
     }
 
     /// Returns the transfer as it was, and what was inferred or assumed of it.
-    fn plan(&self, options: &PastOptions<'_>, files: ReadFile<'_>) -> Result<(Plan, Vec<Inferred>), String> {
+    fn to_plan(
+        &self,
+        options: &PastOptions<'_>,
+        files: ReadFile<'_>,
+    ) -> Result<(SimulationPlan, Vec<Inferred>), String> {
         let measurement = &self.measurement;
         check_load(measurement.carried_out())?;
         check_modelled(&limit_of(measurement), measurement.carried_out())?;
         let (path, mut inferred) = match (&self.path, options.path) {
             (Some(path), None) => (path.clone(), Vec::new()),
             (Some(path), Some(flag)) => {
-                let changed = parse_path_flag_with(flag, &PathSpec::of(path), files);
+                let changed = parse_path_flag_with(flag, &PathSpec::from_path(path), files);
                 (changed.map_err(|error| format!("--path: {error}"))?, Vec::new())
             }
             (None, flag) => path_of(measurement, flag, files)?,
         };
-        let ends = [("sender", measurement.sender()), ("receiver", measurement.receiver())];
+        let ends = [("sender", measurement.sending_end()), ("receiver", measurement.receiving_end())];
         let mut hosts = Vec::new();
         for ((name, end), changes) in ends.into_iter().zip(options.hosts) {
             if end.settings.is_none() {
@@ -160,8 +165,8 @@ impl PastTransfer {
             hosts.push(end.settings.as_ref().unwrap_or(options.unknown_host).changed_by(changes));
         }
         let hosts = <[HostSettings; 2]>::try_from(hosts).map_err(|_| "a transfer has two ends".to_owned())?;
-        let plan = Plan::new(path, hosts, request_of(measurement), options.seeds.0);
-        Ok((Plan { ticks_per_second: options.ticks_per_second, ..plan }, inferred))
+        let plan = SimulationPlan::new(path, hosts, request_of(measurement), options.seeds.0);
+        Ok((SimulationPlan { ticks_per_second: options.ticks_per_second, ..plan }, inferred))
     }
 }
 
@@ -180,7 +185,7 @@ fn check_load(request: &Request) -> Result<(), String> {
 /// Returns the load with the congestion control that the sender's sockets had.
 fn request_of(measurement: &Measurement) -> Request {
     let request = measurement.carried_out().clone();
-    let end = measurement.sender();
+    let end = measurement.sending_end();
     let used = end.sockets.first().map(|socket| socket.congestion.clone()).or_else(|| end.congestion.clone());
     let used = used.filter(|name| !name.is_empty());
     let cut_short = measurement.interrupted || measurement.broken_off.is_some();
@@ -199,21 +204,21 @@ fn of_scenario(report: LabReport) -> Vec<PastTransfer> {
     steps.into_iter().filter_map(of_step).collect()
 }
 
-fn named(name: &str, plan: Plan) -> NamedPlan {
+fn named_plan(name: &str, plan: SimulationPlan) -> NamedPlan {
     NamedPlan { name: Some(name.to_owned()), plan }
 }
 
 /// Returns the transfer with each remedy for its limit, and the names of those that change nothing that is modelled.
-fn with_remedies(measurement: &Measurement, before: &Plan) -> (Vec<NamedPlan>, Vec<String>) {
+fn with_remedies(measurement: &Measurement, before: &SimulationPlan) -> (Vec<NamedPlan>, Vec<String>) {
     let forward = &before.path.forward;
     let evidence = Evidence {
         sender: Some(before.sender.clone()),
         receiver: Some(before.receiver.clone()),
-        ..Evidence::of(measurement, forward.rate, forward.framing)
+        ..Evidence::from_measurement(measurement, forward.rate, forward.framing)
     };
     let verdict = diagnose(&evidence);
     let (mut plans, mut others) = (Vec::new(), Vec::new());
-    for remedy in remedies(&evidence, &verdict) {
+    for remedy in find_remedies(&evidence, &verdict) {
         let mut plan = before.clone();
         for (at, changes) in remedy.by_end() {
             let end = if at == At::Receiver { &mut plan.receiver } else { &mut plan.sender };
@@ -226,7 +231,7 @@ fn with_remedies(measurement: &Measurement, before: &Plan) -> (Vec<NamedPlan>, V
         if same {
             others.push(remedy.id);
         } else {
-            plans.push(named(&remedy.id, plan));
+            plans.push(named_plan(&remedy.id, plan));
         }
     }
     (plans, others)
@@ -234,12 +239,12 @@ fn with_remedies(measurement: &Measurement, before: &Plan) -> (Vec<NamedPlan>, V
 
 /// Returns `plan` with all of `changes`. Those of the path hold at once, so that a queue in BDPs follows the new rate,
 /// whichever comes first; of a key that is given twice, the last one.
-fn all_together(changes: &[&PastChange], plan: Plan, files: ReadFile<'_>) -> Result<Plan, String> {
+fn all_together(changes: &[&PastChange], plan: SimulationPlan, files: ReadFile<'_>) -> Result<SimulationPlan, String> {
     let mut pairs: Vec<&str> = Vec::new();
     let mut plan = plan;
     for change in changes {
         match &change.kind {
-            Kind::Path(pair) => {
+            PastChangeKind::Path(pair) => {
                 pairs.retain(|other| other.split('=').next() != pair.split('=').next());
                 pairs.push(pair);
             }
@@ -250,20 +255,20 @@ fn all_together(changes: &[&PastChange], plan: Plan, files: ReadFile<'_>) -> Res
 }
 
 /// Returns `plan` with these keys of its path.
-fn with_path(flag: &str, plan: Plan, files: ReadFile<'_>) -> Result<Plan, String> {
-    let path = parse_path_flag_with(flag, &PathSpec::of(&plan.path), files);
-    Ok(Plan { path: path.map_err(|error| error.to_string())?, ..plan })
+fn with_path(flag: &str, plan: SimulationPlan, files: ReadFile<'_>) -> Result<SimulationPlan, String> {
+    let path = parse_path_flag_with(flag, &PathSpec::from_path(&plan.path), files);
+    Ok(SimulationPlan { path: path.map_err(|error| error.to_string())?, ..plan })
 }
 
 /// Sorts remedies: by their rate in steps of a fiftieth of the highest, then by their round trips under load.
-fn rank(remedies: &mut [SimulatedTransfer]) {
+fn rank_remedies(remedies: &mut [SimulatedTransfer]) {
     const STEPS: f64 = 50.0;
     let best = remedies.iter().map(|remedy| remedy.rate.median).max().unwrap_or_default();
     let step = |remedy: &SimulatedTransfer| (remedy.rate.median.relative_to(best) * STEPS).round() as u64;
     remedies.sort_by_key(|remedy| (Reverse(step(remedy)), remedy.loaded_rtt));
 }
 
-fn measured(measurement: &Measurement) -> MeasuredTransfer {
+fn measured_transfer(measurement: &Measurement) -> MeasuredTransfer {
     let verdict = limit_of(measurement);
     MeasuredTransfer {
         rate: measurement.summary.rate,
@@ -281,7 +286,7 @@ impl PastChange {
     /// A sentence if there is no such key, or the value cannot be.
     pub fn read(text: &str) -> Result<Self, String> {
         if text.trim() == "remedies" {
-            return Ok(Self { text: text.to_owned(), kind: Kind::Remedies });
+            return Ok(Self { text: text.to_owned(), kind: PastChangeKind::Remedies });
         }
         let example = "write for example congestion=bbr, queue=0.1bdp or receiver.tcp_rmem=64MiB";
         let (key, value) =
@@ -293,49 +298,53 @@ impl PastChange {
             size => size.map_err(|error| in_key(error.to_string())),
         };
         let kind = match key {
-            "congestion" => Kind::Load(Change::CongestionControl(printable(value))),
+            "congestion" => PastChangeKind::Load(Change::CongestionControl(printable_line(value))),
             "streams" => {
                 let streams = value.parse().ok().filter(|streams| (1..=MAX_STREAMS).contains(streams));
                 let why = || in_key(format!("{value:?} is not a number of streams from 1 to {MAX_STREAMS}"));
-                Kind::Load(Change::Streams(streams.ok_or_else(why)?))
+                PastChangeKind::Load(Change::Streams(streams.ok_or_else(why)?))
             }
-            "window" => Kind::Load(Change::SocketBuffer(Buffer::Window(size()?))),
-            "buffer" => Kind::Load(Change::SocketBuffer(Buffer::Request(size()?))),
+            "window" => PastChangeKind::Load(Change::SocketBuffer(Buffer::Window(size()?))),
+            "buffer" => PastChangeKind::Load(Change::SocketBuffer(Buffer::Request(size()?))),
             "pacing" => {
                 let rate: BitRate =
                     value.parse().map_err(|error: fullpipe_units::ParseError| in_key(error.to_string()))?;
                 // As --fq-rate has it.
-                Kind::Load(Change::MaxPacingRate(Some(rate).filter(|rate| *rate > BitRate::ZERO)))
+                PastChangeKind::Load(Change::MaxPacingRate(Some(rate).filter(|rate| *rate > BitRate::ZERO)))
             }
             _ => Self::read_other(key, value)?,
         };
         Ok(Self { text: text.to_owned(), kind })
     }
 
-    fn read_other(key: &str, value: &str) -> Result<Kind, String> {
+    fn read_other(key: &str, value: &str) -> Result<PastChangeKind, String> {
         for (end, at) in [("sender.", At::Sender), ("receiver.", At::Receiver)] {
             if let Some(setting) = key.strip_prefix(end) {
                 let changes = parse_host_flag(&format!("{setting}={value}"));
-                return changes.map(|changes| Kind::Host(at, changes)).map_err(|error| error.to_string());
+                return changes.map(|changes| PastChangeKind::Host(at, changes)).map_err(|error| error.to_string());
             }
         }
         let pair = format!("{key}={value}");
         // A file that it names is read later.
-        let checked = if key == "trace" { Ok(()) } else { parse_path_flag(&pair, &PathSpec::demo()).map(|_| ()) };
+        let checked = if key == "trace" { Ok(()) } else { parse_path_flag(&pair, &PathSpec::demo_path()).map(|_| ()) };
         let others = "congestion, streams, window, buffer, pacing, sender.SETTING, receiver.SETTING";
-        checked.map(|()| Kind::Path(pair)).map_err(|error| match error.to_string() {
+        checked.map(|()| PastChangeKind::Path(pair)).map_err(|error| match error.to_string() {
             unknown if unknown.contains("is not a key here") => format!("{unknown}, {others}"),
             bad => bad,
         })
     }
 
-    fn applied_to(&self, plan: Plan, files: ReadFile<'_>) -> Result<Plan, String> {
+    fn applied_to(&self, plan: SimulationPlan, files: ReadFile<'_>) -> Result<SimulationPlan, String> {
         Ok(match &self.kind {
-            Kind::Remedies => plan,
-            Kind::Load(change) => Plan { request: change.applied_to_request(&plan.request), ..plan },
-            Kind::Host(At::Receiver, changes) => Plan { receiver: plan.receiver.changed_by(changes), ..plan },
-            Kind::Host(_, changes) => Plan { sender: plan.sender.changed_by(changes), ..plan },
-            Kind::Path(pair) => with_path(pair, plan, files)?,
+            PastChangeKind::Remedies => plan,
+            PastChangeKind::Load(change) => {
+                SimulationPlan { request: change.applied_to_request(&plan.request), ..plan }
+            }
+            PastChangeKind::Host(At::Receiver, changes) => {
+                SimulationPlan { receiver: plan.receiver.changed_by(changes), ..plan }
+            }
+            PastChangeKind::Host(_, changes) => SimulationPlan { sender: plan.sender.changed_by(changes), ..plan },
+            PastChangeKind::Path(pair) => with_path(pair, plan, files)?,
         })
     }
 }
@@ -344,13 +353,13 @@ impl PastChange {
 mod tests {
     use super::*;
 
-    fn plan() -> Plan {
-        let path = parse_path_flag("rate=100M,rtt=20ms", &PathSpec::demo()).unwrap();
+    fn plan() -> SimulationPlan {
+        let path = parse_path_flag("rate=100M,rtt=20ms", &PathSpec::demo_path()).unwrap();
         let host = HostSettings::of_linux_6_18();
-        Plan::new(path, [host.clone(), host], Request::default(), 1)
+        SimulationPlan::new(path, [host.clone(), host], Request::default(), 1)
     }
 
-    fn changed(changes: &[&str]) -> Plan {
+    fn changed(changes: &[&str]) -> SimulationPlan {
         let changes: Vec<PastChange> = changes.iter().map(|text| PastChange::read(text).unwrap()).collect();
         all_together(&changes.iter().collect::<Vec<_>>(), plan(), &|_| panic!("no file")).unwrap()
     }

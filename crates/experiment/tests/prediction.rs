@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Target, run};
+use fullpipe_experiment::{EndSettings, ExperimentError, ExperimentTarget, Interrupt, run};
 use fullpipe_record::{
     At, Change, Encapsulation, EndReport, Event, Experiment, Framing, HostSettings, Interval, IpVersion, Limit,
     Measurement, Path, PathDirection, Peer, Prediction, Request, RttReport, Sample, SocketMemory, Summary, TcpInfo,
@@ -14,7 +14,7 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 /// Two hosts of Linux 6.18 with its defaults, 1 Gbit/s and 100 ms apart, whose sender saw what the test sets.
 struct Pretended {
     path: Path,
-    ends: RefCell<Ends>,
+    ends: RefCell<EndSettings>,
     samples: Vec<Sample>,
     /// Events, in order.
     journal: RefCell<Vec<String>>,
@@ -35,8 +35,8 @@ impl Pretended {
             effects: fullpipe_record::Effects::default(),
         };
         Self {
-            path: Path::symmetric(&direction, RTT),
-            ends: RefCell::new(Ends { sender: settings(), receiver: settings() }),
+            path: Path::with_symmetric_rtt(&direction, RTT),
+            ends: RefCell::new(EndSettings { sender: settings(), receiver: settings() }),
             samples,
             journal: RefCell::default(),
             refuses_to_measure_again: false,
@@ -48,12 +48,12 @@ impl Pretended {
     }
 }
 
-impl Target for Pretended {
+impl ExperimentTarget for Pretended {
     fn path(&self) -> &Path {
         &self.path
     }
 
-    fn settings(&self) -> Result<Ends, ExperimentError> {
+    fn end_settings(&self) -> Result<EndSettings, ExperimentError> {
         Ok(self.ends.borrow().clone())
     }
 
@@ -71,7 +71,7 @@ impl Target for Pretended {
         Ok(measurement(request, self.samples.clone()))
     }
 
-    fn apply(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {
+    fn apply_changes(&self, at: At, changes: &[Change]) -> Result<(), ExperimentError> {
         self.note(format!("applied at {at:?}"));
         let mut ends = self.ends.borrow_mut();
         let host = if at == At::Receiver { &mut ends.receiver } else { &mut ends.sender };
@@ -79,9 +79,9 @@ impl Target for Pretended {
         Ok(())
     }
 
-    fn undo(&self) -> Result<(), ExperimentError> {
+    fn undo_changes(&self) -> Result<(), ExperimentError> {
         self.note("undone");
-        *self.ends.borrow_mut() = Ends { sender: settings(), receiver: settings() };
+        *self.ends.borrow_mut() = EndSettings { sender: settings(), receiver: settings() };
         Ok(())
     }
 }
@@ -95,7 +95,7 @@ fn settings() -> HostSettings {
 /// Ten seconds at a window of `in_flight`, under a receive window of `window`, every 50 ms.
 fn samples(in_flight: ByteCount, window: ByteCount, rtt: Span) -> Vec<Sample> {
     let mss = ByteCount::new(1448);
-    let rate = BitRate::of(in_flight, rtt);
+    let rate = BitRate::from_bytes_in(in_flight, rtt);
     let sample = |step: u64| {
         let at = Span::from_millis(50) * step;
         let acked = rate.bytes_in(at);
@@ -149,9 +149,9 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
             duration: end,
             sent: bytes,
             received: bytes,
-            rate: BitRate::of(bytes, end),
+            rate: BitRate::from_bytes_in(bytes, end),
             retransmits: Some(SegCount::ZERO),
-            steady: fullpipe_record::steady(&samples, Some(rtt), end),
+            steady: fullpipe_record::find_steady(&samples, Some(rtt), end),
             datagrams_sent: None,
             datagrams: None,
         },

@@ -19,7 +19,7 @@ pub fn of_both(
         let Some(pair) = pairs.iter().find(|pair| pair.numbers[0] == number) else { return transfer };
         let other = second.iter().find(|other| other.flows.contains(&pair.numbers[1]));
         let (evidence, farther) = nearer_to_sender(transfer.evidence, other.map(|other| other.evidence.clone()));
-        let edit = flows.iter().find(|flow| flow.number == number).map(|flow| window_edit(pair, flow.sender()));
+        let edit = flows.iter().find(|flow| flow.number == number).map(|flow| window_edit(pair, flow.sender_index()));
         let arrivals = |evidence: &Evidence| arrivals_at_receiver(evidence.capture.as_ref()?);
         let beyond = farther.as_ref().and_then(arrivals);
         let loaded_rtt = farther.as_ref().filter(|_| is_at_sender(&evidence)).and_then(without_receiver);
@@ -62,19 +62,19 @@ fn arrivals_at_receiver(capture: &CaptureEvidence) -> Option<BurstRate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finish::Explained;
-    use crate::segment::segment;
-    use crate::table::Flows;
+    use crate::finish::ExplainedTransfers;
+    use crate::segment::empty_segment;
+    use crate::table::FlowTable;
     use fullpipe_record::{Sample, TcpInfo};
     use fullpipe_units::{ByteCount, Time};
-    use fullpipe_wire::Segment;
+    use fullpipe_wire::CapturedSegment;
 
     #[test]
     fn round_trips_without_the_receiver_are_those_of_a_capture_there() {
-        let data = Segment { payload: 1448, ..segment() };
-        let mut flows = Flows::default();
-        flows.add(&data, Time::ZERO);
-        let evidence = flows.finish(Explained::Largest(1)).transfers.remove(0).evidence;
+        let data = CapturedSegment { payload: 1448, ..empty_segment() };
+        let mut flows = FlowTable::default();
+        flows.add_segment(&data, Time::ZERO);
+        let evidence = flows.finish_flows(ExplainedTransfers::Largest(1)).transfers.remove(0).evidence;
         let sample = |millis| {
             let rtt = Some(Span::from_millis(millis));
             let tcp = TcpInfo { rtt, ..TcpInfo::default() };

@@ -8,12 +8,12 @@ type ShowField = fn(&SynReport) -> String;
 
 /// The fields of a SYN that are compared, each with its text.
 const SYN_FIELDS: [(ChangedField, ShowField); 9] = [
-    (ChangedField::Mss, |syn| optional(syn.mss.map(ByteCount::get))),
-    (ChangedField::WindowScale, |syn| optional(syn.window_scale)),
-    (ChangedField::Sack, |syn| offered(syn.sack)),
-    (ChangedField::Timestamps, |syn| offered(syn.timestamps)),
-    (ChangedField::Ecn, |syn| offered(syn.ecn)),
-    (ChangedField::Multipath, |syn| offered(syn.multipath)),
+    (ChangedField::Mss, |syn| optional_text(syn.mss.map(ByteCount::get))),
+    (ChangedField::WindowScale, |syn| optional_text(syn.window_scale)),
+    (ChangedField::Sack, |syn| offered_text(syn.sack)),
+    (ChangedField::Timestamps, |syn| offered_text(syn.timestamps)),
+    (ChangedField::Ecn, |syn| offered_text(syn.ecn)),
+    (ChangedField::Multipath, |syn| offered_text(syn.multipath)),
     (ChangedField::SynWindow, |syn| syn.window.get().to_string()),
     (ChangedField::Sequence, |syn| syn.sequence.to_string()),
     (ChangedField::Dscp, |syn| syn.dscp.to_string()),
@@ -21,7 +21,7 @@ const SYN_FIELDS: [(ChangedField, ShowField); 9] = [
 
 /// Compares what an end sent in the capture near it and in the other. Windows count the same in both if the SYNs of
 /// both ends have the same scales there.
-pub(crate) fn changes([near, far]: [&FlowEnd; 2], same_scales: bool) -> Vec<FlowChange> {
+pub(crate) fn compare_ends([near, far]: [&FlowEnd; 2], same_scales: bool) -> Vec<FlowChange> {
     let mut changes = Vec::new();
     let mut compare = |field, [before, after]: [String; 2]| {
         if before != after {
@@ -94,10 +94,10 @@ const STEADY_WINDOW: f64 = 0.9;
 /// Share of the packets in one capture that the other has, if both hold all of the connection.
 const WHOLE: f64 = 0.9;
 
-fn optional<T: ToString>(value: Option<T>) -> String {
+fn optional_text<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| NONE.to_owned(), |value| value.to_string())
 }
 
-fn offered(is_offered: bool) -> String {
+fn offered_text(is_offered: bool) -> String {
     if is_offered { "offered" } else { NOT_OFFERED }.to_owned()
 }

@@ -24,16 +24,16 @@ const MIN_DELAYS: usize = 10;
 
 /// Packets of a connection that passed both captures.
 #[derive(Debug)]
-pub(crate) struct Packets {
+pub(crate) struct CommonPackets {
     /// By direction, in the order of the first capture.
-    directions: [Vec<Packet>; 2],
+    directions: [Vec<CommonPacket>; 2],
     /// Nanoseconds by which the second clock was ahead at the first packet, with its delay.
     base: i128,
 }
 
 /// A packet that passed both captures, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Packet {
+struct CommonPacket {
     /// Time in the first capture, since the first packet.
     at: f64,
     /// Time in the second capture less that in the first, beyond the difference of the first packet.
@@ -42,7 +42,7 @@ struct Packet {
 
 /// The figures of two clocks.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Clocks {
+pub(crate) struct ClockFigures {
     pub(crate) skew: Option<ClockSkew>,
     pub(crate) offset: Option<ClockOffset>,
     /// One-way delays by direction.
@@ -51,7 +51,7 @@ pub(crate) struct Clocks {
 
 /// The rate of the second clock by that of the first, less one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Skew {
+struct SkewEstimate {
     rate: f64,
     error: f64,
     packets: usize,
@@ -59,12 +59,12 @@ struct Skew {
 
 /// A line below all points.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Line {
+struct LowerLine {
     slope: f64,
     at_zero: f64,
 }
 
-impl Packets {
+impl CommonPackets {
     /// Takes the times of packets in both captures, by direction.
     pub(crate) fn new(mut times: [Vec<[Time; 2]>; 2]) -> Self {
         for packets in &mut times {
@@ -75,8 +75,8 @@ impl Packets {
         let ahead = |[one, other]: [Time; 2]| nanos(other) - nanos(one);
         let base = ahead(first);
         let seconds = |nanos: i128| nanos as f64 / 1e9;
-        let packet = |times: &[Time; 2]| Packet {
-            at: times[0].since(first[0]).as_secs_f64(),
+        let packet = |times: &[Time; 2]| CommonPacket {
+            at: times[0].duration_since(first[0]).as_secs_f64(),
             ahead: seconds(ahead(*times) - base),
         };
         Self { directions: times.each_ref().map(|packets| packets.iter().map(packet).collect()), base }
@@ -101,29 +101,29 @@ impl Packets {
     }
 
     /// Returns the figures of the clocks if the capture at index `nearer` is nearer to the first end.
-    pub(crate) fn clocks(&self, nearer: usize) -> Clocks {
+    pub(crate) fn compare_clocks(&self, nearer: usize) -> ClockFigures {
         // A delay adds to the time in the capture that comes later.
         let signs = if nearer == 0 { [1.0, -1.0] } else { [-1.0, 1.0] };
         let directions = [0, 1].map(|end| (self.directions[end].as_slice(), signs[end]));
         // A queue hides the skew: the direction with less of it shows it better.
-        let skews = directions.iter().filter_map(|(packets, sign)| skew(packets, *sign));
+        let skews = directions.iter().filter_map(|(packets, sign)| clock_skew(packets, *sign));
         let skew = skews.min_by(|one, other| one.error.total_cmp(&other.error));
         let skew = skew.filter(|skew| skew.rate.abs() <= MAX_SKEW && skew.error <= MAX_ERROR);
-        let is_short = directions.iter().all(|(packets, _)| duration(packets) < SHORT);
+        let is_short = directions.iter().all(|(packets, _)| capture_duration(packets) < SHORT);
         let rate = skew.map(|skew| skew.rate).or_else(|| is_short.then_some(0.0));
-        let Some(rate) = rate else { return Clocks::default() };
-        let delays = directions.map(|(packets, sign)| delays(packets, sign, rate));
+        let Some(rate) = rate else { return ClockFigures::default() };
+        let delays = directions.map(|(packets, sign)| one_way_delays(packets, sign, rate));
         let floors = delays.each_ref().map(|delays| delays.first().copied());
         let offset = floors[0].zip(floors[1]).map(|(there, back)| {
             (there + back, self.base as f64 / 1e9 + f64::midpoint(signs[0] * there, signs[1] * back))
         });
         // Nothing arrives before it was sent, but for the error of what the clocks were corrected by.
-        let longest = directions.iter().map(|(packets, _)| duration(packets)).fold(0.0, f64::max);
+        let longest = directions.iter().map(|(packets, _)| capture_duration(packets)).fold(0.0, f64::max);
         let tolerance = skew.map_or(MAX_SKEW, |skew| skew.error) * longest + RESOLUTION;
         if offset.is_some_and(|(rtt, _)| rtt < -tolerance) {
-            return Clocks::default();
+            return ClockFigures::default();
         }
-        Clocks {
+        ClockFigures {
             skew: skew.map(|skew| ClockSkew {
                 faster: usize::from(skew.rate > 0.0),
                 by: Ratio::new(skew.rate.abs()),
@@ -135,18 +135,18 @@ impl Packets {
                 by: Span::from_secs_f64(ahead.abs()),
                 rtt: Span::from_secs_f64(rtt.max(0.0)),
             }),
-            delays: delays.each_ref().map(|delays| figures(delays)),
+            delays: delays.each_ref().map(|delays| delay_figures(delays)),
         }
     }
 }
 
-fn duration(packets: &[Packet]) -> f64 {
+fn capture_duration(packets: &[CommonPacket]) -> f64 {
     packets.first().zip(packets.last()).map_or(0.0, |(first, last)| last.at - first.at)
 }
 
 /// Returns the skew of the second clock as the packets of a direction show it, or `None` if they are too few. `sign` is
 /// that of a delay.
-fn skew(packets: &[Packet], sign: f64) -> Option<Skew> {
+fn clock_skew(packets: &[CommonPacket], sign: f64) -> Option<SkewEstimate> {
     // So many packets have delays as small as those that the line rests on, and their spread is that of the line.
     const FASTEST: f64 = 0.1;
     if packets.len() < MIN_PACKETS {
@@ -156,14 +156,14 @@ fn skew(packets: &[Packet], sign: f64) -> Option<Skew> {
     let line = lower_line(&points)?;
     let mut above: Vec<f64> = points.iter().map(|(at, delay)| delay - line.at_zero - line.slope * at).collect();
     above.sort_unstable_by(f64::total_cmp);
-    let error = above[(FASTEST * above.len() as f64) as usize].max(0.0) / duration(packets);
-    Some(Skew { rate: line.slope * sign, error, packets: packets.len() })
+    let error = above[(FASTEST * above.len() as f64) as usize].max(0.0) / capture_duration(packets);
+    Some(SkewEstimate { rate: line.slope * sign, error, packets: packets.len() })
 }
 
 /// Returns the line below all points that has the least mean distance from them: the edge of the lower convex hull at
 /// the mean of their times (Zhang, Liu and Xia, "Clock synchronization algorithms for network measurements", 2002).
 /// `points` are in order of time.
-fn lower_line(points: &[(f64, f64)]) -> Option<Line> {
+fn lower_line(points: &[(f64, f64)]) -> Option<LowerLine> {
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for point in points {
         while let [.., one, two] = hull[..]
@@ -176,18 +176,18 @@ fn lower_line(points: &[(f64, f64)]) -> Option<Line> {
     let mean = points.iter().map(|(at, _)| at).sum::<f64>() / points.len() as f64;
     let edge = hull.windows(2).find(|edge| edge[1].0 > edge[0].0 && edge[1].0 >= mean)?;
     let slope = (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0);
-    Some(Line { slope, at_zero: edge[0].1 - slope * edge[0].0 })
+    Some(LowerLine { slope, at_zero: edge[0].1 - slope * edge[0].0 })
 }
 
 /// Returns the one-way delays in ascending order, which the offset of the clocks adds to.
-fn delays(packets: &[Packet], sign: f64, rate: f64) -> Vec<f64> {
+fn one_way_delays(packets: &[CommonPacket], sign: f64, rate: f64) -> Vec<f64> {
     let mut delays: Vec<f64> = packets.iter().map(|packet| sign * (packet.ahead - rate * packet.at)).collect();
     delays.sort_unstable_by(f64::total_cmp);
     delays
 }
 
 /// Returns the figures of delays in ascending order above the least.
-fn figures(delays: &[f64]) -> Option<OneWayDelay> {
+fn delay_figures(delays: &[f64]) -> Option<OneWayDelay> {
     let floor = delays.first().filter(|_| delays.len() >= MIN_DELAYS)?;
     let middle = Span::from_secs_f64(median(delays.to_vec())? - floor);
     let quantile = |share: f64| {
@@ -225,7 +225,7 @@ mod tests {
 
     impl Path {
         /// Returns packets from the first capture to the second, and back.
-        fn packets(&self) -> Packets {
+        fn packets(&self) -> CommonPackets {
             let count = self.queues.len() as f64;
             let begin = 1_000.0;
             let time = |seconds: f64| Time::from_nanos((seconds * 1e9) as u64);
@@ -238,11 +238,11 @@ mod tests {
                 [time(sent(index) + self.floors[1] + queue[1]), time(second(sent(index)))]
             };
             let queues = || self.queues.iter().enumerate();
-            Packets::new([queues().map(there).collect(), queues().map(back).collect()])
+            CommonPackets::new([queues().map(there).collect(), queues().map(back).collect()])
         }
     }
 
-    fn rate(clocks: &Clocks) -> Option<f64> {
+    fn rate(clocks: &ClockFigures) -> Option<f64> {
         let skew = clocks.skew?;
         Some(if skew.faster == 1 { skew.by.get() } else { -skew.by.get() })
     }
@@ -258,7 +258,7 @@ mod tests {
             let path = Path { skew: ppm * 1e-6, ahead, seconds: 60.0, floors, queues };
             let packets = path.packets();
             prop_assert_eq!(packets.nearer_to_first(), Some(0));
-            let clocks = packets.clocks(0);
+            let clocks = packets.compare_clocks(0);
             let error = (rate(&clocks).unwrap() - path.skew).abs();
             prop_assert!(error < 3e-6, "{error} {clocks:?}");
             let offset = clocks.offset.unwrap();
@@ -279,18 +279,18 @@ mod tests {
     fn the_capture_that_is_farther_from_the_first_end_may_come_first() {
         let there = without_queue(6.0, 100).packets();
         let [forward, back] = there.directions;
-        let turned = Packets { directions: [back, forward], base: 0 };
+        let turned = CommonPackets { directions: [back, forward], base: 0 };
         assert_eq!(turned.nearer_to_first(), Some(1));
-        assert!((turned.clocks(1).offset.unwrap().rtt.as_millis_f64() - 40.0).abs() < 1e-3);
+        assert!((turned.compare_clocks(1).offset.unwrap().rtt.as_millis_f64() - 40.0).abs() < 1e-3);
         // Against what the times show there is no result.
-        assert!(turned.clocks(0).offset.is_none());
+        assert!(turned.compare_clocks(0).offset.is_none());
     }
 
     #[test]
     fn two_captures_that_nothing_lies_between_show_their_skew() {
         let queues = (0..2_000_u32).map(|index| [f64::from(index * 7_919 % 997) * 1e-8; 2]).collect();
         let path = Path { skew: 200e-6, floors: [1e-7; 2], queues, ..without_queue(60.0, 2_000) };
-        let clocks = path.packets().clocks(0);
+        let clocks = path.packets().compare_clocks(0);
         assert!((rate(&clocks).unwrap() - 200e-6).abs() < 1e-6, "{clocks:?}");
         assert!(clocks.offset.unwrap().rtt < Span::from_micros(5), "{clocks:?}");
     }
@@ -299,7 +299,7 @@ mod tests {
     fn a_queue_that_grows_is_no_skew() {
         let growing = |rate: f64| {
             let queues = (0..500).map(|index| [f64::from(index) * 0.012 * rate; 2]).collect();
-            Path { queues, ..without_queue(6.0, 500) }.packets().clocks(0)
+            Path { queues, ..without_queue(6.0, 500) }.packets().compare_clocks(0)
         };
         assert_eq!(growing(2_916e-6).skew, None);
         assert!(growing(0.0).skew.is_some());
@@ -307,10 +307,10 @@ mod tests {
 
     #[test]
     fn too_few_packets_and_too_short_a_time_show_no_skew() {
-        assert_eq!(without_queue(60.0, 31).packets().clocks(0).skew, None);
+        assert_eq!(without_queue(60.0, 31).packets().compare_clocks(0).skew, None);
         let noisy = |seconds: f64| {
             let queues = (0..500_u32).map(|index| [f64::from(index * 7_919 % 997) * 1e-6; 2]).collect();
-            Path { queues, ..without_queue(seconds, 500) }.packets().clocks(0)
+            Path { queues, ..without_queue(seconds, 500) }.packets().compare_clocks(0)
         };
         // A tenth of the packets is spread over 100 µs.
         assert_eq!(noisy(1.0).skew, None);

@@ -3,7 +3,7 @@
 use fullpipe_units::{Span, Time};
 use fullpipe_wire::flags;
 
-use crate::packet::Packet;
+use crate::packet::FlowPacket;
 
 /// Time after which the ports of a closed connection are free again (Linux, `TCP_TIMEWAIT_LEN`).
 const TIME_WAIT: Span = Span::from_secs(60);
@@ -16,7 +16,7 @@ const NEAR: i32 = 1 << 28;
 
 /// The handshake and the end of a connection, as far as they passed.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Closing {
+pub(crate) struct ConnectionClosing {
     /// Sequence number and acknowledgement of the answer to its SYN.
     answer: Option<[u32; 2]>,
     /// The number behind the last one of each end, once it sent a FIN, or either end a RST.
@@ -24,20 +24,20 @@ pub(crate) struct Closing {
     is_reset: bool,
 }
 
-impl Closing {
+impl ConnectionClosing {
     /// Takes note of a packet with SYN or FIN, which the first end sent if `is_from_first`.
-    pub(crate) fn note(&mut self, packet: &Packet, is_from_first: bool) {
-        if packet.has(flags::SYN | flags::ACK) {
+    pub(crate) fn record_packet(&mut self, packet: &FlowPacket, is_from_first: bool) {
+        if packet.has_flags(flags::SYN | flags::ACK) {
             self.answer.get_or_insert([packet.sequence, packet.acknowledgement]);
         }
-        if packet.has(flags::FIN) {
-            self.ends[usize::from(!is_from_first)] = Some(packet.next().wrapping_add(1));
+        if packet.has_flags(flags::FIN) {
+            self.ends[usize::from(!is_from_first)] = Some(packet.next_sequence().wrapping_add(1));
         }
     }
 
     /// Takes note of a RST, before which each end had sent everything below a number. Those are what counts: a forged
     /// one ends nothing.
-    pub(crate) fn reset(&mut self, next: [Option<u32>; 2]) {
+    pub(crate) fn record_reset(&mut self, next: [Option<u32>; 2]) {
         self.is_reset = true;
         for (end, next) in self.ends.iter_mut().zip(next) {
             *end = end.or(next);
@@ -47,41 +47,41 @@ impl Closing {
     /// Takes note of a packet without SYN, FIN and RST. Where data goes on behind a RST, that ended nothing, and the
     /// numbers go on with it.
     #[inline]
-    pub(crate) fn go_on(&mut self, packet: &Packet, is_from_first: bool) {
+    pub(crate) fn go_on(&mut self, packet: &FlowPacket, is_from_first: bool) {
         if self.is_reset {
             let [first, second] = &mut self.ends;
             let (own, other) = if is_from_first { (first, second) } else { (second, first) };
-            reach(own, packet.next());
-            if packet.has(flags::ACK) {
-                reach(other, packet.acknowledgement);
+            advance_end(own, packet.next_sequence());
+            if packet.has_flags(flags::ACK) {
+                advance_end(other, packet.acknowledgement);
             }
         }
     }
 
     /// Returns true if `packet`, which opens nothing, is one of another connection between the same ports, whose SYN
     /// was not captured. The last one before it was captured at `last`.
-    pub(crate) fn is_over(&self, packet: &Packet, is_from_first: bool, last: Time) -> bool {
+    pub(crate) fn is_over(&self, packet: &FlowPacket, is_from_first: bool, last: Time) -> bool {
         let [Some(first), Some(second)] = self.ends else { return false };
-        if packet.has(flags::RST) {
+        if packet.has_flags(flags::RST) {
             return false;
         }
         let [own, other] = if is_from_first { [first, second] } else { [second, first] };
-        let waited = !self.is_reset && !packet.has(flags::FIN) && packet.at.since(last) > TIME_WAIT;
+        let waited = !self.is_reset && !packet.has_flags(flags::FIN) && packet.at.duration_since(last) > TIME_WAIT;
         waited
             || self.is_far(packet.sequence, own)
-            || packet.has(flags::ACK) && self.is_far(packet.acknowledgement, other)
+            || packet.has_flags(flags::ACK) && self.is_far(packet.acknowledgement, other)
     }
 
     /// Returns true if `packet` is the answer to the SYN of another connection than the one whose first packet was
     /// captured at `begin`, and has the SYN if `has_syn`.
-    pub(crate) fn answers_another(&self, packet: &Packet, begin: Time, has_syn: bool) -> bool {
+    pub(crate) fn answers_another(&self, packet: &FlowPacket, begin: Time, has_syn: bool) -> bool {
         // Where both ends open it at the same time, both send an answer (RFC 9293, 3.5).
         let differs = |[sequence, acknowledgement]: [u32; 2]| {
             let same = [acknowledgement, sequence.wrapping_add(1)];
             sequence != packet.sequence && !same.contains(&packet.acknowledgement)
         };
-        let began_before = || !has_syn && packet.at.since(begin) > REORDERED;
-        packet.has(flags::SYN | flags::ACK) && self.answer.map_or_else(began_before, differs)
+        let began_before = || !has_syn && packet.at.duration_since(begin) > REORDERED;
+        packet.has_flags(flags::SYN | flags::ACK) && self.answer.map_or_else(began_before, differs)
     }
 
     /// Returns true if `number` is none of an end that stopped before `end`: behind a FIN there is nothing, and behind
@@ -94,7 +94,7 @@ impl Closing {
 }
 
 /// Moves the end of what was sent up to `number`, if it is known and lies before.
-fn reach(end: &mut Option<u32>, number: u32) {
+fn advance_end(end: &mut Option<u32>, number: u32) {
     if let Some(end) = end.as_mut().filter(|end| number.wrapping_sub(**end).cast_signed() > 0) {
         *end = number;
     }

@@ -5,64 +5,65 @@ use std::cmp::Ordering;
 use fullpipe_record::{CapturePoint, FlowDirection, FlowEnd, FlowPair, FlowReport};
 use fullpipe_units::{ByteCount, Ratio, Time};
 
-use crate::changes::changes;
-use crate::clocks::{Clocks, Packets};
+use crate::changes::compare_ends;
+use crate::clocks::{ClockFigures, CommonPackets};
 use crate::losses::{PathLosses, leave_out_later_copies, loss_course};
-use crate::passages::{Compared, PacketTimes, PassageGrids};
+use crate::passages::{ComparedPassages, PacketTimes, PassageGrids};
 
 /// One connection as both captures show it. Its ends are numbered as in the first.
 #[derive(Clone, Copy)]
-struct Both<'c> {
+struct FlowInCaptures<'c> {
     flows: [&'c FlowReport; 2],
     times: [Option<&'c PacketTimes>; 2],
     /// True if the ends of the second stand in the other order.
     is_turned: bool,
 }
 
-impl<'c> Both<'c> {
+impl<'c> FlowInCaptures<'c> {
     fn new(one: &'c FlowReport, other: &'c FlowReport, times: [Option<&'c PacketTimes>; 2]) -> Self {
-        let [first, second] = addresses(other);
-        Self { flows: [one, other], times, is_turned: addresses(one) == [second, first] && first != second }
+        let [first, second] = end_addresses(other);
+        Self { flows: [one, other], times, is_turned: end_addresses(one) == [second, first] && first != second }
     }
 
     /// Returns the index of an end in the capture at `index`.
-    fn place(&self, index: usize, end: usize) -> usize {
+    fn end_index(&self, index: usize, end: usize) -> usize {
         end ^ usize::from(self.is_turned && index == 1)
     }
 
-    fn end(&self, index: usize, end: usize) -> &'c FlowEnd {
-        &self.flows[index].ends[self.place(index, end)]
+    fn flow_end(&self, index: usize, end: usize) -> &'c FlowEnd {
+        &self.flows[index].ends[self.end_index(index, end)]
     }
 
     /// Returns the end at which the capture at `index` was taken.
     fn taken_at(&self, index: usize) -> Option<usize> {
         match self.flows[index].point? {
-            CapturePoint::First => Some(self.place(index, 0)),
-            CapturePoint::Second => Some(self.place(index, 1)),
+            CapturePoint::First => Some(self.end_index(index, 0)),
+            CapturePoint::Second => Some(self.end_index(index, 1)),
             CapturePoint::Between => None,
         }
     }
 
     /// Returns the data of an end, or else the acknowledgements of it.
-    fn passages(&self, captures: [usize; 2], end: usize, kind: usize) -> Option<Compared<'c>> {
-        let passages =
-            |index: usize| -> Option<&'c PassageGrids> { Some(&self.times[index]?.ends[self.place(index, end)][kind]) };
-        Compared::new([passages(captures[0])?, passages(captures[1])?])
+    fn compared_passages(&self, captures: [usize; 2], end: usize, kind: usize) -> Option<ComparedPassages<'c>> {
+        let passages = |index: usize| -> Option<&'c PassageGrids> {
+            Some(&self.times[index]?.ends[self.end_index(index, end)][kind])
+        };
+        ComparedPassages::new([passages(captures[0])?, passages(captures[1])?])
     }
 
     /// Returns the losses of the data of an end between the capture near it and the other.
-    fn losses(&self, captures: [usize; 2], end: usize) -> PathLosses {
-        let ends = captures.map(|index| self.end(index, end));
+    fn path_losses(&self, captures: [usize; 2], end: usize) -> PathLosses {
+        let ends = captures.map(|index| self.flow_end(index, end));
         let [Some(near), Some(far)] = captures.map(|index| self.times[index]) else {
             return PathLosses::from_totals(ends);
         };
-        PathLosses::from_cells(ends, self.passages(captures, end, 0), [near.captured, far.captured])
+        PathLosses::from_cells(ends, self.compared_passages(captures, end, 0), [near.captured, far.captured])
     }
 
     /// Returns the times at which packets of an end passed the first capture and the second.
-    fn packets(&self, end: usize) -> Vec<[Time; 2]> {
-        let parts = [self.passages([0, 1], end, 0), self.passages([0, 1], 1 - end, 1)];
-        let mut times: Vec<[Time; 2]> = parts.into_iter().flatten().flat_map(Compared::times).collect();
+    fn packet_times(&self, end: usize) -> Vec<[Time; 2]> {
+        let parts = [self.compared_passages([0, 1], end, 0), self.compared_passages([0, 1], 1 - end, 1)];
+        let mut times: Vec<[Time; 2]> = parts.into_iter().flatten().flat_map(ComparedPassages::packet_times).collect();
         for (index, packets) in self.times.iter().enumerate() {
             if let Some(packets) = packets {
                 leave_out_later_copies(&mut times, index, packets.captured[1]);
@@ -73,25 +74,25 @@ impl<'c> Both<'c> {
 }
 
 /// Compares a connection in two captures.
-pub(crate) fn compare(
+pub(crate) fn compare_flows(
     (one, times): (&FlowReport, Option<&PacketTimes>),
     (other, other_times): (&FlowReport, Option<&PacketTimes>),
 ) -> FlowPair {
-    let both = Both::new(one, other, [times, other_times]);
-    let packets = Packets::new([both.packets(0), both.packets(1)]);
+    let both = FlowInCaptures::new(one, other, [times, other_times]);
+    let packets = CommonPackets::new([both.packet_times(0), both.packet_times(1)]);
     let nearer = by_hops(&both).or_else(|| packets.nearer_to_first()).or_else(|| by_place(&both));
-    let clocks = nearer.map_or_else(Clocks::default, |nearer| packets.clocks(nearer));
-    let scales = |index| [0, 1].map(|end| both.end(index, end).syn.map(|syn| syn.window_scale));
+    let clocks = nearer.map_or_else(ClockFigures::default, |nearer| packets.compare_clocks(nearer));
+    let scales = |index| [0, 1].map(|end| both.flow_end(index, end).syn.map(|syn| syn.window_scale));
     let same_scales = scales(0) == scales(1);
     let direction = |end: usize| {
         // What an end sends passes the capture near it first.
         let near = if end == 0 { nearer } else { nearer.map(|index| 1 - index) }.unwrap_or(0);
-        let ends = [both.end(near, end), both.end(1 - near, end)];
-        let losses = both.losses([near, 1 - near], end);
+        let ends = [both.flow_end(near, end), both.flow_end(1 - near, end)];
+        let losses = both.path_losses([near, 1 - near], end);
         FlowDirection {
             ends_at_receiver: both.taken_at(1 - near) == Some(1 - end),
             delay: clocks.delays[end],
-            ..direction(ends, &losses, same_scales)
+            ..flow_direction(ends, &losses, same_scales)
         }
     };
     FlowPair {
@@ -103,14 +104,14 @@ pub(crate) fn compare(
     }
 }
 
-pub(crate) fn addresses(flow: &FlowReport) -> [&str; 2] {
+pub(crate) fn end_addresses(flow: &FlowReport) -> [&str; 2] {
     flow.ends.each_ref().map(|end| end.address.as_str())
 }
 
 /// Returns the index of the capture that is nearer to the first end: its SYN has more hops left there, and the other's
 /// has fewer.
-fn by_hops(both: &Both<'_>) -> Option<usize> {
-    let hops = |index: usize, end: usize| both.end(index, end).syn.map(|syn| syn.hops_left);
+fn by_hops(both: &FlowInCaptures<'_>) -> Option<usize> {
+    let hops = |index: usize, end: usize| both.flow_end(index, end).syn.map(|syn| syn.hops_left);
     for (end, nearer) in [(0, [0, 1]), (1, [1, 0])] {
         match hops(0, end).zip(hops(1, end)).map(|(one, other)| one.cmp(&other)) {
             Some(Ordering::Greater) => return Some(nearer[0]),
@@ -122,7 +123,7 @@ fn by_hops(both: &Both<'_>) -> Option<usize> {
 }
 
 /// Returns the index of the capture that is nearer to the first end, where a capture was taken at one of the ends.
-fn by_place(both: &Both<'_>) -> Option<usize> {
+fn by_place(both: &FlowInCaptures<'_>) -> Option<usize> {
     match (both.taken_at(0), both.taken_at(1)) {
         (Some(end), _) => Some(end),
         (None, Some(end)) => Some(1 - end),
@@ -131,7 +132,7 @@ fn by_place(both: &Both<'_>) -> Option<usize> {
 }
 
 /// Compares what an end sent, in the capture near it and in the other, between which there were `losses`.
-fn direction([near, far]: [&FlowEnd; 2], losses: &PathLosses, same_scales: bool) -> FlowDirection {
+fn flow_direction([near, far]: [&FlowEnd; 2], losses: &PathLosses, same_scales: bool) -> FlowDirection {
     if near.packets == 0 || far.packets == 0 {
         return FlowDirection { from: near.address.clone(), ..FlowDirection::default() };
     }
@@ -141,14 +142,14 @@ fn direction([near, far]: [&FlowEnd; 2], losses: &PathLosses, same_scales: bool)
         in_both: true,
         lost_bytes: losses.lost,
         lost_segments: segments(losses.lost),
-        lost: Ratio::of(losses.lost.as_f64(), losses.compared.as_f64().max(1.0)),
+        lost: Ratio::from_quotient(losses.lost.as_f64(), losses.compared.as_f64().max(1.0)),
         undecided_bytes: near.bytes.saturating_sub(losses.compared),
         loss_course: loss_course(losses),
         lost_before: near.lost_before,
         repeated: segments(far.retransmitted_bytes),
         reordered_packets: far.reordered_packets.saturating_sub(near.reordered_packets),
         routers: near.syn.zip(far.syn).and_then(|(near, far)| near.hops_left.checked_sub(far.hops_left)),
-        changes: changes([near, far], same_scales),
+        changes: compare_ends([near, far], same_scales),
         ..FlowDirection::default()
     }
 }

@@ -4,13 +4,13 @@ use fullpipe_record::{FlowEnd, SynReport};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::flags;
 
-use crate::packet::{Packet, Sack};
-use crate::sizes::Sizes;
+use crate::packet::{FlowPacket, SackReport};
+use crate::sizes::SegmentSizes;
 
 /// Counts of what one end sent, in less room than a report of it takes.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(crate) struct Counts {
+pub(crate) struct EndCounts {
     packets: u64,
     data_packets: u64,
     bytes: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Counts {
     syn: Option<Box<SynReport>>,
     mss: Option<u16>,
     /// Of its packets, if the first of them with data came before its SYN, or without one.
-    sizes: Option<Box<Sizes>>,
+    sizes: Option<Box<SegmentSizes>>,
     window_scale: Option<u8>,
     sack_permitted: bool,
     timestamps: bool,
@@ -45,34 +45,34 @@ pub(crate) struct Counts {
     had_acknowledgement: bool,
 }
 
-impl Counts {
+impl EndCounts {
     /// Counts a packet.
-    pub(crate) fn add(&mut self, packet: &Packet) {
+    pub(crate) fn add_packet(&mut self, packet: &FlowPacket) {
         self.packets += 1;
-        let pause = self.last_at.map_or(Span::ZERO, |last| packet.at.since(last));
+        let pause = self.last_at.map_or(Span::ZERO, |last| packet.at.duration_since(last));
         self.longest_pause = self.longest_pause.max(pause);
         self.last_at = Some(packet.at);
-        let has = |flag: u16| u64::from(packet.has(flag));
+        let has = |flag: u16| u64::from(packet.has_flags(flag));
         self.fins += has(flags::FIN);
         self.resets += has(flags::RST);
-        self.sack_packets += u64::from(matches!(packet.sack, Sack::New | Sack::Duplicate));
-        self.options_are_cut |= packet.sack == Sack::Cut;
+        self.sack_packets += u64::from(matches!(packet.sack, SackReport::New | SackReport::Duplicate));
+        self.options_are_cut |= packet.sack == SackReport::Cut;
         self.timestamps |= packet.timestamps.is_some();
-        if packet.has(flags::SYN) {
+        if packet.has_flags(flags::SYN) {
             self.add_syn(packet);
         }
         if packet.payload > 0 {
-            self.add_data(packet.payload, packet.has(flags::PSH));
+            self.add_data(packet.payload, packet.has_flags(flags::PSH));
         }
     }
 
-    fn add_syn(&mut self, packet: &Packet) {
+    fn add_syn(&mut self, packet: &FlowPacket) {
         self.syns += 1;
-        self.syn.get_or_insert_with(|| Box::new(syn(packet)));
+        self.syn.get_or_insert_with(|| Box::new(syn_report(packet)));
         self.mss = packet.mss;
         self.window_scale = packet.window_scale;
         self.sack_permitted = packet.sack_permitted;
-        self.syn_is_cut = packet.sack == Sack::Cut;
+        self.syn_is_cut = packet.sack == SackReport::Cut;
     }
 
     /// Counts a byte that a probe of a closed window carried, and that was acknowledged.
@@ -82,7 +82,7 @@ impl Counts {
 
     fn add_data(&mut self, bytes: u32, is_pushed: bool) {
         if self.mss.is_none() {
-            self.sizes.get_or_insert_default().add(bytes, is_pushed);
+            self.sizes.get_or_insert_default().add_packet(bytes, is_pushed);
         }
         self.smallest = if self.data_packets > 0 { self.smallest.min(bytes) } else { bytes };
         self.largest = self.largest.max(bytes);
@@ -94,13 +94,13 @@ impl Counts {
     }
 
     /// Takes note that the other end acknowledged some of its data.
-    pub(crate) fn acknowledged(&mut self) {
+    pub(crate) fn record_acknowledgement(&mut self) {
         self.had_acknowledgement |= self.data_packets > 0;
     }
 
     /// Returns the bytes that it takes beyond its own size.
-    pub(crate) fn room(&self) -> usize {
-        if self.sizes.is_some() { size_of::<Sizes>() } else { 0 }
+    pub(crate) fn heap_bytes(&self) -> usize {
+        if self.sizes.is_some() { size_of::<SegmentSizes>() } else { 0 }
     }
 
     /// Returns true if none of its packets was seen.
@@ -109,7 +109,7 @@ impl Counts {
     }
 
     /// Returns the number of SYNs of this end that were seen.
-    pub(crate) fn syns(&self) -> u64 {
+    pub(crate) fn syn_count(&self) -> u64 {
         self.syns
     }
 
@@ -135,7 +135,7 @@ impl Counts {
     }
 
     /// Returns true if its segments carry timestamps; `None` where the snap length cut them off.
-    pub(crate) fn timestamps(&self) -> Option<bool> {
+    pub(crate) fn has_timestamps(&self) -> Option<bool> {
         (self.timestamps || !self.options_are_cut).then_some(self.timestamps)
     }
 
@@ -165,13 +165,15 @@ impl Counts {
         let announced = match (self.mss, other.mss) {
             (Some(one), Some(other)) => one.min(other),
             (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => return self.sizes.as_deref().map_or(Sizes::usual(), Sizes::segment),
+            (None, None) => {
+                return self.sizes.as_deref().map_or(SegmentSizes::default_segment_size(), SegmentSizes::segment_size);
+            }
         };
         u64::from(announced).saturating_sub(self.option_bytes()).max(1)
     }
 
     /// Converts the counters to the [`FlowEnd`] of a report.
-    pub(crate) fn report(&self) -> FlowEnd {
+    pub(crate) fn to_flow_end(&self) -> FlowEnd {
         let bytes = ByteCount::new;
         FlowEnd {
             packets: self.packets,
@@ -203,9 +205,9 @@ impl Counts {
     }
 }
 
-fn syn(packet: &Packet) -> SynReport {
+fn syn_report(packet: &FlowPacket) -> SynReport {
     // A SYN offers with both bits, its answer accepts with one (RFC 3168, 6.1.1).
-    let asks = if packet.has(flags::ACK) { flags::ECE } else { flags::ECE | flags::CWR };
+    let asks = if packet.has_flags(flags::ACK) { flags::ECE } else { flags::ECE | flags::CWR };
     SynReport {
         sequence: packet.sequence,
         mss: packet.mss.map(|mss| ByteCount::new(mss.into())),
@@ -214,7 +216,7 @@ fn syn(packet: &Packet) -> SynReport {
         timestamps: packet.timestamps.is_some(),
         ecn: packet.flags & (flags::ECE | flags::CWR) == asks,
         multipath: packet.multipath,
-        options_cut: packet.sack == Sack::Cut,
+        options_cut: packet.sack == SackReport::Cut,
         window: ByteCount::new(packet.window.into()),
         hops_left: packet.hops_left,
         dscp: packet.traffic_class >> 2,

@@ -13,34 +13,34 @@ const FIRST_WIDTH: Span = Span::from_millis(10);
 
 /// State of a sender as it is seen from some place.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct View {
+pub(crate) struct SenderState {
     /// Bytes in flight after the last segment.
     pub(crate) flight: u64,
     /// The window that it went by, as it stands in the header: not shifted.
     pub(crate) window: Option<u16>,
     /// Smoothed as the kernel does it (RFC 6298, 2.3).
-    rtt: Brief,
-    least_rtt: Brief,
+    rtt: CompactSpan,
+    least_rtt: CompactSpan,
 }
 
 /// A span that may be unknown, in eight bytes.
 #[derive(Debug, Clone, Copy, Default)]
-struct Brief(Option<NonZeroU64>);
+struct CompactSpan(Option<NonZeroU64>);
 
-impl From<Span> for Brief {
+impl From<Span> for CompactSpan {
     fn from(span: Span) -> Self {
         // One more than it is, so that none is zero.
         Self(NonZeroU64::new(span.as_nanos().saturating_add(1)))
     }
 }
 
-impl Brief {
+impl CompactSpan {
     fn span(self) -> Option<Span> {
         self.0.map(|nanos| Span::from_nanos(nanos.get() - 1))
     }
 }
 
-impl View {
+impl SenderState {
     /// Returns the least round-trip time.
     pub(crate) fn least_rtt(&self) -> Option<Span> {
         self.least_rtt.span()
@@ -52,7 +52,7 @@ impl View {
     }
 
     /// Takes note of a round-trip time.
-    pub(crate) fn took(&mut self, rtt: Span) {
+    pub(crate) fn record_rtt(&mut self, rtt: Span) {
         const SMOOTHING: u64 = 8;
         let smoothed = |old: Span| old.saturating_sub(old / SMOOTHING) + rtt / SMOOTHING;
         self.rtt = self.rtt.span().map_or(rtt, smoothed).into();
@@ -62,7 +62,7 @@ impl View {
 
 /// Counts since the begin, and the last state.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Point {
+pub(crate) struct TimelinePoint {
     at: Time,
     /// Segments with data, all and those that were retransmitted.
     pub(crate) segments: u64,
@@ -78,39 +78,39 @@ pub(crate) struct Point {
     /// True while a loss is repaired.
     pub(crate) recovers: bool,
     /// As seen from the place of the capture.
-    pub(crate) here: View,
+    pub(crate) here: SenderState,
     /// As the sender saw it, by the timestamps that it echoed.
-    pub(crate) echoed: View,
+    pub(crate) echoed: SenderState,
 }
 
 /// The points of a transfer at about equal distances of time.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Course {
+pub(crate) struct SenderTimeline {
     begin: Option<Time>,
     width: Span,
     /// End of the interval of the present point.
     interval_end: Time,
-    points: Vec<Point>,
-    pub(crate) now: Point,
+    points: Vec<TimelinePoint>,
+    pub(crate) now: TimelinePoint,
 }
 
 /// Properties that all segments of a connection share.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Agreed {
+pub(crate) struct FlowParameters {
     pub(crate) stream: u16,
     pub(crate) mss: ByteCount,
     /// `None` where the packets do not show it.
     pub(crate) timestamps: Option<bool>,
     pub(crate) sack: Option<bool>,
     /// Shift of the receiver's windows.
-    pub(crate) scale: Scale,
+    pub(crate) scale: WindowScale,
     /// True if no acknowledgement was captured: what was sent stands for it, and nothing shows what is in flight.
     pub(crate) is_one_way: bool,
 }
 
 /// Shift of the windows of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scale {
+pub(crate) enum WindowScale {
     /// Both SYNs agree on it.
     Agreed(u8),
     /// A SYN shows that there is none.
@@ -121,7 +121,7 @@ pub(crate) enum Scale {
     Unknown,
 }
 
-impl Scale {
+impl WindowScale {
     /// Returns the bytes of a window as it stands in the header. Zero is zero under any scale.
     fn apply_to(self, window: u16) -> Option<ByteCount> {
         if window == 0 {
@@ -140,17 +140,17 @@ impl Scale {
     }
 }
 
-impl Course {
+impl SenderTimeline {
     /// Moves on to `at`: what is counted from here on belongs to a later point if enough time has passed.
-    pub(crate) fn advance(&mut self, at: Time) {
+    pub(crate) fn advance_to(&mut self, at: Time) {
         if at >= self.interval_end {
             self.begin_interval(at);
         }
-        self.pass(at);
+        self.skip_to(at);
     }
 
     /// Moves on to `at` without another point.
-    pub(crate) fn pass(&mut self, at: Time) {
+    pub(crate) fn skip_to(&mut self, at: Time) {
         self.now.at = self.now.at.max(at);
     }
 
@@ -162,15 +162,15 @@ impl Course {
         if self.now.at > begin {
             self.points.push(self.now);
             if self.points.len() > MAX_POINTS {
-                self.widen(begin);
+                self.widen_interval(begin);
             }
         }
-        self.interval_end = begin + self.width * (at.since(begin).as_nanos() / self.width.as_nanos() + 1);
+        self.interval_end = begin + self.width * (at.duration_since(begin).as_nanos() / self.width.as_nanos() + 1);
     }
 
-    fn widen(&mut self, begin: Time) {
+    fn widen_interval(&mut self, begin: Time) {
         self.width = self.width * 2;
-        let index = |point: &Point| point.at.since(begin).as_nanos() / self.width.as_nanos();
+        let index = |point: &TimelinePoint| point.at.duration_since(begin).as_nanos() / self.width.as_nanos();
         // Of two points in one interval the later one holds what happened in both.
         self.points.dedup_by(|later, earlier| {
             let same = index(later) == index(earlier);
@@ -182,34 +182,40 @@ impl Course {
     }
 
     /// Returns the bytes that its points take.
-    pub(crate) fn room(&self) -> usize {
-        self.points.capacity() * size_of::<Point>()
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.points.capacity() * size_of::<TimelinePoint>()
     }
 
     /// Doubles the time between its points until there are few.
-    pub(crate) fn thin(&mut self) {
+    pub(crate) fn reduce_memory(&mut self) {
         const KEPT: usize = 2;
         while let Some(begin) = self.begin.filter(|_| self.points.len() > KEPT && self.width < Span::MAX) {
-            self.widen(begin);
+            self.widen_interval(begin);
         }
         self.points.shrink_to_fit();
     }
 
     /// Returns when the first data was sent.
-    pub(crate) fn begin(&self) -> Option<Time> {
+    pub(crate) fn begin_time(&self) -> Option<Time> {
         self.begin
     }
 
     /// Returns the samples of a sender, whose times count from `origin`: its own view where `by_echo` is true. `rest`
     /// is the part of each round trip on the other side of the capture.
-    pub(crate) fn samples(&self, agreed: Agreed, origin: Time, by_echo: bool, rest: Span) -> Vec<Sample> {
+    pub(crate) fn interval_samples(
+        &self,
+        agreed: FlowParameters,
+        origin: Time,
+        by_echo: bool,
+        rest: Span,
+    ) -> Vec<Sample> {
         let last = self.begin.map(|_| &self.now);
-        self.points.iter().chain(last).map(|point| point.sample(agreed, origin, by_echo, rest)).collect()
+        self.points.iter().chain(last).map(|point| point.interval_sample(agreed, origin, by_echo, rest)).collect()
     }
 }
 
-impl Point {
-    fn sample(&self, agreed: Agreed, origin: Time, by_echo: bool, rest: Span) -> Sample {
+impl TimelinePoint {
+    fn interval_sample(&self, agreed: FlowParameters, origin: Time, by_echo: bool, rest: Span) -> Sample {
         let view = if by_echo { &self.echoed } else { &self.here };
         let segments = |bytes: u64| SegCount::new(bytes.div_ceil(agreed.mss.get().max(1)));
         let sent = self.acknowledged + view.flight + self.again_bytes;
@@ -217,7 +223,7 @@ impl Point {
         let two_way = |figure| Some(figure).filter(|_| !agreed.is_one_way);
         let state = if self.recovers { CongestionState::Recovery } else { CongestionState::Open };
         Sample {
-            at: self.at.since(origin),
+            at: self.at.duration_since(origin),
             stream: agreed.stream,
             bytes: ByteCount::new(arrived),
             tcp: TcpInfo {
@@ -226,11 +232,11 @@ impl Point {
                 timestamps: agreed.timestamps,
                 sack: agreed.sack,
                 window_scaling: match agreed.scale {
-                    Scale::Agreed(_) => Some(true),
-                    Scale::Absent => Some(false),
-                    Scale::Inferred(_) | Scale::Unknown => None,
+                    WindowScale::Agreed(_) => Some(true),
+                    WindowScale::Absent => Some(false),
+                    WindowScale::Inferred(_) | WindowScale::Unknown => None,
                 },
-                snd_wscale: agreed.scale.shift().filter(|_| agreed.scale != Scale::Absent),
+                snd_wscale: agreed.scale.shift().filter(|_| agreed.scale != WindowScale::Absent),
                 snd_mss: Some(agreed.mss),
                 unacked: two_way(view.flight).map(segments),
                 rtt: view.rtt.span().map(|rtt| rtt + rest),

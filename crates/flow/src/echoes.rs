@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use fullpipe_units::{Span, Time};
 
 use crate::loops::is_newer;
-use crate::packet::Packet;
+use crate::packet::FlowPacket;
 
 /// Maximum number of timestamps that are remembered.
 const MAX_REMEMBERED: usize = 4096;
 
 /// The acknowledgements of one timestamp; without timestamps, one of them.
 #[derive(Debug, Clone, Copy)]
-struct Tick {
+struct TimestampEcho {
     value: Option<u32>,
     /// Times of the first and the last.
     times: [Time; 2],
@@ -24,7 +24,7 @@ struct Tick {
 /// State of the path that a sender had seen when it sent a segment, which echoes the timestamp of the newest
 /// acknowledgement (RFC 7323, 4.1).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Echo {
+pub(crate) struct EchoedState {
     /// Everything below was acknowledged; the middle of what the acknowledgements of one timestamp say.
     pub(crate) acknowledged: u64,
     /// The window that it was allowed, as it stands in the header.
@@ -40,25 +40,25 @@ pub(crate) struct Echo {
 /// Acknowledgements by their timestamps.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Echoes {
-    ticks: VecDeque<Tick>,
+    ticks: VecDeque<TimestampEcho>,
     echoed: Option<u32>,
 }
 
 impl Echoes {
     /// Returns the bytes that they take.
-    pub(crate) fn room(&self) -> usize {
-        self.ticks.capacity() * size_of::<Tick>()
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.ticks.capacity() * size_of::<TimestampEcho>()
     }
 
     /// Forgets all but the newest.
-    pub(crate) fn thin(&mut self) {
+    pub(crate) fn reduce_memory(&mut self) {
         const KEPT: usize = 4;
         self.ticks.drain(..self.ticks.len().saturating_sub(KEPT));
         self.ticks.shrink_to_fit();
     }
 
     /// Takes note of an acknowledgement up to `position`, with the window that data may fill.
-    pub(crate) fn acknowledges(&mut self, packet: &Packet, position: u64, window: Option<u16>) {
+    pub(crate) fn record_acknowledgement(&mut self, packet: &FlowPacket, position: u64, window: Option<u16>) {
         let at = packet.at;
         let value = packet.timestamps.map(|(value, _)| value);
         match self.ticks.back_mut() {
@@ -69,7 +69,7 @@ impl Echoes {
             }
             Some(last) if last.value.zip(value).is_some_and(|(last, value)| !is_newer(value, last)) => {}
             _ => {
-                self.ticks.push_back(Tick { value, times: [at; 2], positions: [position; 2], window });
+                self.ticks.push_back(TimestampEcho { value, times: [at; 2], positions: [position; 2], window });
                 if self.ticks.len() > MAX_REMEMBERED {
                     self.ticks.pop_front();
                 }
@@ -80,7 +80,7 @@ impl Echoes {
     /// Returns the newest data that the sender of `packet` had seen; `None` where it echoes nothing
     /// that was captured. Without timestamps it had seen the data that passed here as long ago as
     /// its fastest answer takes, `least`.
-    pub(crate) fn seen_by(&mut self, packet: &Packet, least: Option<Span>) -> Option<Echo> {
+    pub(crate) fn seen_by(&mut self, packet: &FlowPacket, least: Option<Span>) -> Option<EchoedState> {
         let at = packet.at;
         let Some((_, echo)) = packet.timestamps else { return self.seen_before(least?, at) };
         while self.ticks.front().is_some_and(|tick| tick.value.is_none_or(|value| is_newer(echo, value))) {
@@ -89,27 +89,27 @@ impl Echoes {
         let tick = self.ticks.front().filter(|tick| tick.value == Some(echo))?;
         let is_first = self.echoed != Some(echo);
         self.echoed = Some(echo);
-        Some(Echo { first_after: is_first.then(|| at.since(tick.times[0])), ..tick.seen(at) })
+        Some(EchoedState { first_after: is_first.then(|| at.duration_since(tick.times[0])), ..tick.echo_at(at) })
     }
 
-    fn seen_before(&mut self, least: Span, at: Time) -> Option<Echo> {
-        let is_seen = |tick: &Tick| at.since(tick.times[1]) >= least;
+    fn seen_before(&mut self, least: Span, at: Time) -> Option<EchoedState> {
+        let is_seen = |tick: &TimestampEcho| at.duration_since(tick.times[1]) >= least;
         while self.ticks.get(1).is_some_and(is_seen) {
             self.ticks.pop_front();
         }
         let tick = self.ticks.front().filter(|tick| is_seen(tick))?;
-        Some(Echo { least: Some(least), ..tick.seen(at) })
+        Some(EchoedState { least: Some(least), ..tick.echo_at(at) })
     }
 }
 
-impl Tick {
-    fn seen(&self, at: Time) -> Echo {
+impl TimestampEcho {
+    fn echo_at(&self, at: Time) -> EchoedState {
         let [first, last] = self.positions;
-        Echo {
+        EchoedState {
             acknowledged: first + (last - first) / 2,
             window: self.window,
             first_after: None,
-            after_last: at.since(self.times[1].min(at)),
+            after_last: at.duration_since(self.times[1].min(at)),
             least: None,
         }
     }

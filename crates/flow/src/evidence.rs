@@ -1,12 +1,12 @@
 //! Connections as evidence, which a verdict may rest on.
 
-use fullpipe_record::{At, CaptureEvidence, CapturePoint, Evidence, Framing, Machine, Request, Sample, steady};
+use fullpipe_record::{At, CaptureEvidence, CapturePoint, Evidence, Framing, Machine, Request, Sample, find_steady};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 
-use crate::end::End;
-use crate::flow::Flow;
-use crate::followed::Followed;
-use crate::sending::Sending;
+use crate::end::EndState;
+use crate::flow::FlowState;
+use crate::followed::FollowedFlow;
+use crate::sending::SentData;
 
 /// Data of a connection that is a part of a transfer: at least this share of what the largest connection moved.
 const MIN_SHARE: f64 = 0.1;
@@ -23,42 +23,44 @@ const FEW_BACK: u64 = 10;
 /// Returns the connections that belong to the same transfer as the one at `number`, itself among them: between the same
 /// hosts of the same network, to the same server, at the same time and in the same direction. In another network, as
 /// within a tunnel, the same packets may pass again.
-pub(crate) fn transfer(number: usize, flows: &[Followed]) -> Vec<usize> {
+pub(crate) fn flows_of_transfer(number: usize, flows: &[FollowedFlow]) -> Vec<usize> {
     let largest = &flows[number];
-    let enough = largest.data() as f64 * MIN_SHARE;
-    let belongs = |flow: &Followed| {
-        largest.data() >= MIN_SIDE_BY_SIDE
-            && flow.hosts() == largest.hosts()
-            && flow.key().network() == largest.key().network()
-            && flow.sender() == largest.sender()
-            && flow.overlaps(largest)
-            && flow.data() as f64 >= enough
-            && flow.data_back() <= flow.data() / FEW_BACK
+    let enough = largest.sender_bytes() as f64 * MIN_SHARE;
+    let belongs = |flow: &FollowedFlow| {
+        largest.sender_bytes() >= MIN_SIDE_BY_SIDE
+            && flow.host_addresses() == largest.host_addresses()
+            && flow.key().network_id() == largest.key().network_id()
+            && flow.sender_index() == largest.sender_index()
+            && flow.overlaps_mostly(largest)
+            && flow.sender_bytes() as f64 >= enough
+            && flow.data_back() <= flow.sender_bytes() / FEW_BACK
     };
     flows.iter().enumerate().filter(|(index, flow)| *index == number || belongs(flow)).map(|(index, _)| index).collect()
 }
 
 /// Returns the evidence of a transfer over `flows`, the largest first.
-pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
+pub(crate) fn transfer_evidence(flows: &[&FlowState]) -> Option<Evidence> {
     let largest = flows.first()?;
-    let point = largest.point().map(|point| place(point, largest.sender()));
-    let by_echo = point != Some(At::Sender) && flows.iter().all(|flow| flow.sending().is_some_and(Sending::has_echoes));
-    let origin = flows.iter().filter_map(|flow| flow.sending()?.course.begin()).min().unwrap_or(Time::ZERO);
-    let of_flow = |(flow, stream): (&&Flow, u16)| -> Vec<Sample> {
-        let (end, other) = flow.ends();
-        let rest = flow.rest(by_echo).unwrap_or_default();
-        let samples =
-            |sending: &Sending| sending.course.samples(end.agreed(other, stream, by_echo), origin, by_echo, rest);
-        end.sending().map(samples).unwrap_or_default()
+    let point = largest.capture_point().map(|point| capture_place(point, largest.sender_index()));
+    let by_echo =
+        point != Some(At::Sender) && flows.iter().all(|flow| flow.sender_data().is_some_and(SentData::has_echoes));
+    let origin = flows.iter().filter_map(|flow| flow.sender_data()?.course.begin_time()).min().unwrap_or(Time::ZERO);
+    let of_flow = |(flow, stream): (&&FlowState, u16)| -> Vec<Sample> {
+        let (end, other) = flow.sender_and_receiver();
+        let rest = flow.missing_rtt(by_echo).unwrap_or_default();
+        let samples = |sending: &SentData| {
+            sending.course.interval_samples(end.flow_parameters(other, stream, by_echo), origin, by_echo, rest)
+        };
+        end.sent_data().map(samples).unwrap_or_default()
     };
     let mut samples: Vec<Sample> = flows.iter().zip(0..).flat_map(of_flow).collect();
     let silent_after = cut_silent_end(&mut samples);
     let idle_rtt = flows.iter().filter_map(|flow| flow.handshake_time()).min();
     let ended = samples.iter().map(|sample| sample.at).max().unwrap_or_default();
-    let none = Sending::default();
-    let sending = largest.sending().unwrap_or(&none);
-    let (end, other) = largest.ends();
-    let [offered, answered] = [end, other].map(End::offers_scale);
+    let none = SentData::default();
+    let sending = largest.sender_data().unwrap_or(&none);
+    let (end, other) = largest.sender_and_receiver();
+    let [offered, answered] = [end, other].map(EndState::offers_scale);
     let sustained = sustained_rate(&samples);
     Some(Evidence {
         request: Request { streams: flows.len() as u16, duration: ended, ..Request::default() },
@@ -70,7 +72,7 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
         receiver_machine: Machine::default(),
         program: None,
         is_watched: false,
-        steady: steady(&samples, idle_rtt, ended),
+        steady: find_steady(&samples, idle_rtt, ended),
         sender_samples: samples,
         receiver_samples: Vec::new(),
         idle_rtt,
@@ -80,33 +82,35 @@ pub(crate) fn evidence(flows: &[&Flow]) -> Option<Evidence> {
         framing: Framing::Ethernet,
         capture: Some(CaptureEvidence {
             point,
-            only: largest.only(),
+            only: largest.only_seen_end(),
             by_echo,
-            clocked: sending.clocked(by_echo).filter(|_| largest.only().is_none()),
-            idle: without_silence(sending.idle(by_echo), ended, silent_after),
+            clocked: sending.clocked_share(by_echo).filter(|_| largest.only_seen_end().is_none()),
+            idle: without_silence(sending.idle_share(by_echo), ended, silent_after),
             train: sending.mean_train(),
-            arrivals: sending.arrivals.mode(),
-            departures: sending.departures.mode(),
+            arrivals: sending.arrivals.most_frequent_rate(),
+            departures: sending.departures.most_frequent_rate(),
             sustained,
             faster: sending.departures.beyond_mode(),
-            acknowledgements: sending.acknowledgements.mode(),
+            acknowledgements: sending.acknowledgements.most_frequent_rate(),
             beyond: None,
-            partial: sending.partial(),
-            quiet: sending.quiet(by_echo, largest.rest(by_echo).unwrap_or_default()),
-            lost_before: flows.iter().filter_map(|flow| flow.sending()).map(|sending| sending.lost_before).sum(),
+            partial: sending.partial_segment_share(),
+            quiet: sending.quiet_rounds(by_echo, largest.missing_rtt(by_echo).unwrap_or_default()),
+            lost_before: flows.iter().filter_map(|flow| flow.sender_data()).map(|sending| sending.lost_before).sum(),
             closed: end.has_closed(),
-            unseen: end.unseen(),
-            probes: end.probes(),
-            full_segment_acknowledged: flows.iter().any(|flow| flow.ends().0.full_segment_acknowledged()),
+            unseen: end.unseen_bytes(),
+            probes: end.probe_count(),
+            full_segment_acknowledged: flows
+                .iter()
+                .any(|flow| flow.sender_and_receiver().0.full_segment_acknowledged()),
             closed_windows: end.closed_windows(),
             silent_after,
-            answers: flows.iter().map(|flow| flow.ends().1.data_packets()).sum(),
+            answers: flows.iter().map(|flow| flow.sender_and_receiver().1.data_packets()).sum(),
             largest_mss: end.offered_mss().max(other.offered_mss()),
-            sender_opened: largest.sender() == 0,
+            sender_opened: largest.sender_index() == 0,
             sender_offers_scale: offered,
             receiver_offers_scale: answered,
             window_edit: None,
-            stalls: largest.stalls(largest.sender()),
+            stalls: largest.stalls(largest.sender_index()),
             clamped_mss: None,
         }),
     })
@@ -121,7 +125,7 @@ fn cut_silent_end(samples: &mut Vec<Sample>) -> Span {
     let ends: Vec<Sample> = streams.filter_map(<[_]>::last).cloned().collect();
     // A sender whose window was closed at last may have more to send.
     let may_go_on = |last: &Sample| {
-        let waits = last.tcp.bytes_acked.is_none() || last.outstanding() != Some(ByteCount::ZERO);
+        let waits = last.tcp.bytes_acked.is_none() || last.outstanding_bytes() != Some(ByteCount::ZERO);
         waits || last.tcp.snd_wnd == Some(ByteCount::ZERO)
     };
     if ends.iter().any(may_go_on) {
@@ -138,7 +142,7 @@ fn cut_silent_end(samples: &mut Vec<Sample>) -> Span {
 /// the silence after it.
 fn without_silence(idle: Ratio, end: Span, silent_after: Span) -> Ratio {
     let with_silence = (end + silent_after).as_secs_f64() * idle.get();
-    Ratio::of((with_silence - silent_after.as_secs_f64()).max(0.0), end.as_secs_f64())
+    Ratio::from_quotient((with_silence - silent_after.as_secs_f64()).max(0.0), end.as_secs_f64())
 }
 
 /// Returns the highest rate of the first stream's data over any [`SUSTAINED`] or more; `None` if it is shorter.
@@ -155,12 +159,12 @@ fn sustained_rate(samples: &[Sample]) -> Option<BitRate> {
         }
         let (from, before) = course[begin];
         let span = at.saturating_sub(from);
-        rates.extend((span >= SUSTAINED).then(|| BitRate::of(bytes.saturating_sub(before), span)));
+        rates.extend((span >= SUSTAINED).then(|| BitRate::from_bytes_in(bytes.saturating_sub(before), span)));
     }
     rates.into_iter().max()
 }
 
-fn place(point: CapturePoint, sender: usize) -> At {
+fn capture_place(point: CapturePoint, sender: usize) -> At {
     match (point, sender) {
         (CapturePoint::First, 0) | (CapturePoint::Second, 1) => At::Sender,
         (CapturePoint::First | CapturePoint::Second, _) => At::Receiver,

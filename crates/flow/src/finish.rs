@@ -10,16 +10,16 @@ use std::thread;
 use fullpipe_record::{Evidence, FlowReport, Measurement, SocketReadback, StreamSummary};
 use fullpipe_units::Time;
 
-use crate::evidence::{evidence, transfer};
-use crate::flow::Flow;
-use crate::followed::Followed;
+use crate::evidence::{flows_of_transfer, transfer_evidence};
+use crate::flow::FlowState;
+use crate::followed::FollowedFlow;
 use crate::pairs::number_of;
 use crate::passages::PacketTimes;
-use crate::waiting::Blocks;
+use crate::waiting::PacketBlocks;
 
 /// A connection that was finished before the end of the capture.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct EndedFlow {
     /// Time of its first packet, and the number of the segment with which it was opened.
     pub(crate) first: (Time, u64),
     pub(crate) report: FlowReport,
@@ -27,10 +27,10 @@ pub(crate) struct Ended {
 
 /// Everything that was found.
 #[derive(Debug, Clone)]
-pub struct Finished {
+pub struct FinishedFlows {
     /// The connections, by their first packet.
     pub flows: Vec<FlowReport>,
-    /// The times of packets of each, in the same order; none of [`crate::Flows::alone`].
+    /// The times of packets of each, in the same order; none of [`crate::FlowTable::without_packet_times`].
     pub times: Vec<PacketTimes>,
     /// Connection attempts without an answer.
     pub unanswered: u64,
@@ -63,7 +63,7 @@ pub struct TransferEvidence {
 
 /// The transfers of which evidence is returned.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Explained<'f> {
+pub enum ExplainedTransfers<'f> {
     /// As many of the largest.
     Largest(usize),
     /// The one over a connection between these; without such a connection, as behind address translation, the largest.
@@ -74,17 +74,17 @@ pub enum Explained<'f> {
     Same(&'f FlowReport),
 }
 
-impl Explained<'static> {
+impl ExplainedTransfers<'static> {
     /// Returns the transfer of a test: the connection that moved most of its data, though one that controls it may
     /// carry more.
     pub fn of_test(measurement: &Measurement) -> Self {
-        largest(&measurement.streams, &measurement.local.sockets).map_or(Self::Largest(1), Self::Between)
+        largest_connection(&measurement.streams, &measurement.local.sockets).map_or(Self::Largest(1), Self::Between)
     }
 }
 
 /// Returns the addresses of the stream that moved most, of those in the direction of the first; of the first socket
 /// where no stream says what it moved. `None` where they are not known.
-fn largest(streams: &[StreamSummary], sockets: &[SocketReadback]) -> Option<[SocketAddr; 2]> {
+fn largest_connection(streams: &[StreamSummary], sockets: &[SocketReadback]) -> Option<[SocketAddr; 2]> {
     let of_direction = streams.iter().filter(|stream| stream.direction == streams[0].direction);
     let largest = of_direction.min_by_key(|stream| Reverse(stream.sent.max(stream.received)));
     let of_largest = sockets.iter().find(|socket| largest.is_some_and(|largest| largest.stream == socket.stream));
@@ -94,54 +94,54 @@ fn largest(streams: &[StreamSummary], sockets: &[SocketReadback]) -> Option<[Soc
 
 /// The connections of a part of a capture, by their first packets.
 #[derive(Debug, Default)]
-pub struct Settled {
+pub struct SettledFlows {
     /// Number and time of the first segment.
     pub(crate) begin: Option<(u64, Time)>,
-    pub(crate) followed: Vec<Followed>,
+    pub(crate) followed: Vec<FollowedFlow>,
     /// Packets of the connections that wait.
-    pub(crate) blocks: Blocks,
+    pub(crate) blocks: PacketBlocks,
     /// Connections that were finished before the end.
-    pub(crate) finished: Vec<Ended>,
+    pub(crate) finished: Vec<EndedFlow>,
     pub(crate) unanswered: u64,
     pub(crate) left_out: LeftOut,
 }
 
-impl Settled {
+impl SettledFlows {
     /// Returns everything that was found in the parts of a capture, on a thread for each, with the evidence of the
     /// transfers that are to be `explained`.
-    pub fn finish(parts: Vec<Self>, explained: Explained<'_>) -> Finished {
+    pub fn finish_parts(parts: Vec<Self>, explained: ExplainedTransfers<'_>) -> FinishedFlows {
         let threads = parts.len().max(1);
-        let all = parts.into_iter().reduce(Self::join).unwrap_or_default();
+        let all = parts.into_iter().reduce(Self::join_part).unwrap_or_default();
         let Self { begin, mut followed, blocks, finished, unanswered, left_out } = all;
         let begin = begin.map_or(Time::ZERO, |(_, at)| at);
         // Those of each part are in order already, so that this costs little.
-        followed.sort_by_key(Followed::first);
-        let places = places(&followed, &finished);
+        followed.sort_by_key(FollowedFlow::first_packet);
+        let places = flow_positions(&followed, &finished);
         let numbers: Vec<u64> = places.iter().map(|place| *place as u64 + 1).collect();
-        let captured = [begin, followed.iter().map(Followed::last).max().unwrap_or(begin)];
-        let report = |flow: &mut Followed, number: u64| {
-            let (mut report, times) = flow.report(&blocks);
+        let captured = [begin, followed.iter().map(FollowedFlow::last_time).max().unwrap_or(begin)];
+        let report = |flow: &mut FollowedFlow, number: u64| {
+            let (mut report, times) = flow.take_report(&blocks);
             let times = times.map(|times| PacketTimes { captured, ..times });
-            (report.number, report.begin) = (number, flow.first().0.since(begin));
+            (report.number, report.begin) = (number, flow.first_packet().0.duration_since(begin));
             (report, times)
         };
-        let (mut flows, mut times) = reports(&mut followed, &numbers, threads, report);
+        let (mut flows, mut times) = flow_reports(&mut followed, &numbers, threads, report);
         for (ended, number) in finished.into_iter().zip(&numbers[followed.len()..]) {
-            flows.push(FlowReport { number: *number, begin: ended.first.0.since(begin), ..ended.report });
+            flows.push(FlowReport { number: *number, begin: ended.first.0.duration_since(begin), ..ended.report });
         }
         if !times.is_empty() {
             times.resize_with(flows.len(), PacketTimes::default);
         }
-        arrange(&mut flows, &mut times, places);
-        let transfers = transfers(&mut followed, &blocks, &numbers, &flows, explained);
-        Finished { flows, times, unanswered, transfers, left_out }
+        arrange_flows(&mut flows, &mut times, places);
+        let transfers = explained_transfers(&mut followed, &blocks, &numbers, &flows, explained);
+        FinishedFlows { flows, times, unanswered, transfers, left_out }
     }
 
     /// Returns both parts of the same capture as one.
-    fn join(mut self, other: Self) -> Self {
+    fn join_part(mut self, other: Self) -> Self {
         self.begin = [self.begin, other.begin].into_iter().flatten().min();
         let shift = self.blocks.append(other.blocks);
-        let shifted = |mut flow: Followed| {
+        let shifted = |mut flow: FollowedFlow| {
             flow.shift_blocks(shift);
             flow
         };
@@ -156,8 +156,8 @@ impl Settled {
 }
 
 /// Returns the place of each connection among all, by their first packets.
-fn places(followed: &[Followed], finished: &[Ended]) -> Vec<usize> {
-    let firsts = followed.iter().map(Followed::first).chain(finished.iter().map(|ended| ended.first));
+fn flow_positions(followed: &[FollowedFlow], finished: &[EndedFlow]) -> Vec<usize> {
+    let firsts = followed.iter().map(FollowedFlow::first_packet).chain(finished.iter().map(|ended| ended.first));
     let firsts: Vec<(Time, u64)> = firsts.collect();
     let mut order: Vec<usize> = (0..firsts.len()).collect();
     order.sort_by_key(|index| firsts[*index]);
@@ -176,11 +176,11 @@ const WAITING: usize = 16;
 type Reports = (Vec<FlowReport>, Vec<PacketTimes>);
 
 /// Returns the results of `report` for connections and their numbers, on so many threads.
-fn reports<R>(followed: &mut [Followed], numbers: &[u64], threads: usize, report: R) -> Reports
+fn flow_reports<R>(followed: &mut [FollowedFlow], numbers: &[u64], threads: usize, report: R) -> Reports
 where
-    R: Fn(&mut Followed, u64) -> (FlowReport, Option<PacketTimes>) + Sync,
+    R: Fn(&mut FollowedFlow, u64) -> (FlowReport, Option<PacketTimes>) + Sync,
 {
-    let report_all = |flows: &mut [Followed], numbers: &[u64]| {
+    let report_all = |flows: &mut [FollowedFlow], numbers: &[u64]| {
         let (mut reports, mut times) = (Vec::with_capacity(flows.len()), Vec::new());
         for (flow, number) in flows.iter_mut().zip(numbers) {
             let (figures, of_packets) = report(flow, *number);
@@ -194,7 +194,7 @@ where
     }
     let (mut reports, mut times) = (Vec::with_capacity(followed.len()), Vec::new());
     let chunks = followed.chunks_mut(CHUNK).zip(numbers.chunks(CHUNK));
-    let work = |(flows, numbers): (&mut [Followed], &[u64])| report_all(flows, numbers);
+    let work = |(flows, numbers): (&mut [FollowedFlow], &[u64])| report_all(flows, numbers);
     in_order(chunks, threads, work, |(figures, of_packets)| {
         reports.extend(figures);
         times.extend(of_packets);
@@ -236,7 +236,7 @@ fn in_order<T: Send, R: Send>(
 }
 
 /// Moves each connection, with its times if they are kept, to its place among all.
-fn arrange(flows: &mut [FlowReport], times: &mut [PacketTimes], mut places: Vec<usize>) {
+fn arrange_flows(flows: &mut [FlowReport], times: &mut [PacketTimes], mut places: Vec<usize>) {
     for index in 0..places.len() {
         while places[index] != index {
             let place = places[index];
@@ -251,26 +251,26 @@ fn arrange(flows: &mut [FlowReport], times: &mut [PacketTimes], mut places: Vec<
 
 /// Returns the evidence of the transfers over `flows` that are to be explained, whose connections have `numbers`.
 /// `reports` are those of all connections.
-fn transfers(
-    flows: &mut [Followed],
-    blocks: &Blocks,
+fn explained_transfers(
+    flows: &mut [FollowedFlow],
+    blocks: &PacketBlocks,
     numbers: &[u64],
     reports: &[FlowReport],
-    explained: Explained<'_>,
+    explained: ExplainedTransfers<'_>,
 ) -> Vec<TransferEvidence> {
-    let by_size = |flows: &[Followed], index: &usize| (Reverse(flows[*index].data()), numbers[*index]);
+    let by_size = |flows: &[FollowedFlow], index: &usize| (Reverse(flows[*index].sender_bytes()), numbers[*index]);
     let mut candidates: Vec<usize> = (0..flows.len()).collect();
     candidates.sort_by_cached_key(|index| by_size(flows, index));
-    let wanted = if let Explained::Largest(count) = explained { count } else { 1 };
+    let wanted = if let ExplainedTransfers::Largest(count) = explained { count } else { 1 };
     match explained {
-        Explained::Largest(_) => {}
-        Explained::Between(ends) => {
+        ExplainedTransfers::Largest(_) => {}
+        ExplainedTransfers::Between(ends) => {
             if flows.iter().any(|flow| flow.is_between(ends)) {
                 candidates.retain(|index| flows[*index].is_between(ends));
             }
         }
-        Explained::Flow(number) => candidates.retain(|index| numbers[*index] == number),
-        Explained::Same(flow) => {
+        ExplainedTransfers::Flow(number) => candidates.retain(|index| numbers[*index] == number),
+        ExplainedTransfers::Same(flow) => {
             let number = number_of(flow, reports);
             candidates.retain(|index| Some(numbers[*index]) == number);
         }
@@ -283,16 +283,16 @@ fn transfers(
         if known.contains(&index) {
             continue;
         }
-        let mut members = transfer(index, flows);
+        let mut members = flows_of_transfer(index, flows);
         members.retain(|member| !known.contains(member));
         members.sort_by_key(|member| by_size(flows, member));
         known.extend(members.iter().copied());
         for member in &members {
             flows[*member].catch_up(blocks);
         }
-        let of_one: Vec<&Flow> = members.iter().filter_map(|member| flows[*member].flow()).collect();
+        let of_one: Vec<&FlowState> = members.iter().filter_map(|member| flows[*member].flow_state()).collect();
         let flows = members.iter().map(|member| numbers[*member]).collect();
-        found.extend(evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }));
+        found.extend(transfer_evidence(&of_one).map(|evidence| TransferEvidence { flows, evidence }));
     }
     found
 }
@@ -326,8 +326,8 @@ mod tests {
         let sockets = [0, 1, 2, 3].map(socket);
         let [up, down] = [Direction::Upload, Direction::Download];
         let streams = [stream(0, up, 0), stream(1, up, 9_000), stream(2, up, 8_000), stream(3, down, 90_000)];
-        let port = |streams: &[StreamSummary]| largest(streams, &sockets).unwrap()[0].port();
+        let port = |streams: &[StreamSummary]| largest_connection(streams, &sockets).unwrap()[0].port();
         assert_eq!((port(&streams), port(&streams[..1]), port(&[])), (40_001, 40_000, 40_000));
-        assert_eq!(largest(&streams, &[]), None);
+        assert_eq!(largest_connection(&streams, &[]), None);
     }
 }

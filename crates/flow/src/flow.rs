@@ -6,11 +6,11 @@ use fullpipe_record::{At, BurstRate, CapturePoint, FlowEnd, FlowReport, StallTim
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use fullpipe_wire::flags;
 
-use crate::end::End;
-use crate::key::Key;
-use crate::packet::{Packet, Sack};
+use crate::end::EndState;
+use crate::key::FlowKey;
+use crate::packet::{FlowPacket, SackReport};
 use crate::passages::PacketTimes;
-use crate::sending::Sending;
+use crate::sending::SentData;
 
 /// Minimum round-trip time at which the times of a capture show where it was taken.
 const MIN_RTT: Span = Span::from_micros(200);
@@ -20,8 +20,8 @@ const MAX_SHARE: f64 = 0.1;
 
 /// The first packet of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Begin {
-    pub(crate) key: Key,
+pub(crate) struct FirstPacket {
+    pub(crate) key: FlowKey,
     pub(crate) at: Time,
     /// The sequence number of its SYN; of one that passed behind its answer, by that.
     initial_sequence: Option<u32>,
@@ -36,11 +36,11 @@ pub(crate) struct Begin {
     first_is_lower: bool,
 }
 
-impl Begin {
+impl FirstPacket {
     /// Returns the begin of a connection whose first packet is `packet`.
-    pub(crate) fn new(key: Key, packet: &Packet) -> Self {
+    pub(crate) fn new(key: FlowKey, packet: &FlowPacket) -> Self {
         // The receiver of an answer to a SYN opened the connection, though its SYN was not captured.
-        let is_answer = packet.has(flags::SYN | flags::ACK) && !key.is_to_itself();
+        let is_answer = packet.has_flags(flags::SYN | flags::ACK) && !key.is_to_itself();
         let has_syn = packet.is_first_syn();
         let answered = packet.acknowledgement.wrapping_sub(1);
         Self {
@@ -56,13 +56,13 @@ impl Begin {
 
     /// Returns true if `packet` is the SYN of another connection between the same ports.
     #[inline]
-    pub(crate) fn is_over(&self, packet: &Packet) -> bool {
+    pub(crate) fn is_over(&self, packet: &FlowPacket) -> bool {
         let own = if self.is_from_first(packet) { self.initial_sequence } else { self.crossed_sequence };
         packet.is_first_syn() && own != Some(packet.sequence)
     }
 
     /// Takes note of a SYN of the other end, which opens the same connection.
-    pub(crate) fn note_crossed(&mut self, packet: &Packet) {
+    pub(crate) fn note_crossed(&mut self, packet: &FlowPacket) {
         if packet.is_first_syn() && !self.is_from_first(packet) {
             self.crossed_sequence = Some(packet.sequence);
         }
@@ -74,20 +74,20 @@ impl Begin {
     }
 
     /// Returns true if the first end sent `packet`.
-    pub(crate) fn is_from_first(&self, packet: &Packet) -> bool {
+    pub(crate) fn is_from_first(&self, packet: &FlowPacket) -> bool {
         packet.is_from_lower == self.first_is_lower
     }
 
     /// Returns the addresses of the first end and of the other.
-    pub(crate) fn addresses(&self) -> [SocketAddr; 2] {
-        let [lower, higher] = self.key.ends();
+    pub(crate) fn end_addresses(&self) -> [SocketAddr; 2] {
+        let [lower, higher] = self.key.end_addresses();
         if self.first_is_lower { [lower, higher] } else { [higher, lower] }
     }
 }
 
 /// A connection so far.
 #[derive(Debug, Clone)]
-pub(crate) struct Flow {
+pub(crate) struct FlowState {
     first: Time,
     last: Time,
     /// True if its first packet is a SYN.
@@ -96,107 +96,107 @@ pub(crate) struct Flow {
     opened: Option<Time>,
     /// True if the first end is the lower one of the key.
     first_is_lower: bool,
-    ends: [End; 2],
+    ends: [EndState; 2],
 }
 
-impl Flow {
+impl FlowState {
     /// Returns a connection without a packet. With `keeps_times`, the times of its packets are kept.
-    pub(crate) fn new(begin: &Begin, keeps_times: bool) -> Self {
+    pub(crate) fn new(begin: &FirstPacket, keeps_times: bool) -> Self {
         Self {
             first: begin.at,
             last: begin.at,
             begins_with_syn: begin.has_syn,
             opened: None,
             first_is_lower: begin.first_is_lower,
-            ends: [End::new(keeps_times), End::new(keeps_times)],
+            ends: [EndState::new(keeps_times), EndState::new(keeps_times)],
         }
     }
 
     /// Returns the bytes that it takes beyond its own size.
-    pub(crate) fn room(&self) -> usize {
-        self.ends.iter().map(End::room).sum()
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.ends.iter().map(EndState::heap_bytes).sum()
     }
 
     /// Leaves out the details that take most room.
-    pub(crate) fn thin(&mut self) {
-        self.ends.iter_mut().for_each(End::thin);
+    pub(crate) fn reduce_memory(&mut self) {
+        self.ends.iter_mut().for_each(EndState::reduce_memory);
     }
 
     /// Adds a packet.
-    pub(crate) fn add(&mut self, packet: &Packet) {
+    pub(crate) fn add_packet(&mut self, packet: &FlowPacket) {
         self.last = self.last.max(packet.at);
         let is_from_first = packet.is_from_lower == self.first_is_lower;
-        if is_from_first && packet.has(flags::ACK) {
+        if is_from_first && packet.has_flags(flags::ACK) {
             self.opened.get_or_insert(packet.at);
         }
         let [first, second] = &mut self.ends;
         let (end, other) = if is_from_first { (first, second) } else { (second, first) };
         let without_data;
         let packet = if end.keeps_alive(packet) || end.probes_window(packet) {
-            without_data = Packet { payload: 0, ..*packet };
+            without_data = FlowPacket { payload: 0, ..*packet };
             &without_data
         } else {
             packet
         };
-        if !end.count(packet) {
+        if !end.count_packet(packet) {
             return;
         }
-        other.answers.toward(packet);
-        let answered = end.answers.from(packet);
+        other.answers.record_arriving_segment(packet);
+        let answered = end.answers.record_sent_segment(packet);
         let echo = other.echoes.seen_by(packet, other.least_rtt());
-        end.place(packet, echo, end.agreement(other));
+        end.place_packet(packet, echo, end.segment_parameters(other));
         let window = packet.is_scaled().then_some(packet.window);
-        if packet.has(flags::ACK) {
+        if packet.has_flags(flags::ACK) {
             let on_way = other.has_data_on_way();
             let position = other.is_acknowledged(packet, answered);
-            end.acknowledges(packet, position, on_way);
-            if packet.sack == Sack::Duplicate {
+            end.record_sent_acknowledgement(packet, position, on_way);
+            if packet.sack == SackReport::Duplicate {
                 other.arrived_twice();
             }
-            end.echoes.acknowledges(packet, position, window);
+            end.echoes.record_acknowledgement(packet, position, window);
         }
         if let Some(window) = window {
             // Without a scale it is as it stands in the header.
             let shift = end.syn_scale(other).shift().unwrap_or(0);
-            end.advertises(u32::from(window) << shift, packet.at);
+            end.record_window(u32::from(window) << shift, packet.at);
             other.is_allowed(window, packet.at);
         }
     }
 
     /// Returns the number that each end acknowledged last.
-    pub(crate) fn acknowledged(&self) -> [Option<u32>; 2] {
-        self.ends.each_ref().map(End::last_acknowledgement)
+    pub(crate) fn acknowledged_numbers(&self) -> [Option<u32>; 2] {
+        self.ends.each_ref().map(EndState::last_acknowledgement)
     }
 
     /// Returns the number behind the highest one that each end sent.
-    pub(crate) fn next(&self) -> [Option<u32>; 2] {
-        self.ends.each_ref().map(End::next)
+    pub(crate) fn next_sequences(&self) -> [Option<u32>; 2] {
+        self.ends.each_ref().map(EndState::next_sequence)
     }
 
     /// Returns the data that each end sent.
-    pub(crate) fn sent(&self) -> [ByteCount; 2] {
-        self.ends.each_ref().map(End::sent_bytes)
+    pub(crate) fn sent_bytes(&self) -> [ByteCount; 2] {
+        self.ends.each_ref().map(EndState::sent_bytes)
     }
 
     /// Returns the index of the end that sent more data.
-    pub(crate) fn sender(&self) -> usize {
+    pub(crate) fn sender_index(&self) -> usize {
         usize::from(self.ends[1].sent_bytes() > self.ends[0].sent_bytes())
     }
 
     /// Returns the sender and the receiver.
-    pub(crate) fn ends(&self) -> (&End, &End) {
+    pub(crate) fn sender_and_receiver(&self) -> (&EndState, &EndState) {
         let [first, second] = &self.ends;
-        if self.sender() == 0 { (first, second) } else { (second, first) }
+        if self.sender_index() == 0 { (first, second) } else { (second, first) }
     }
 
     /// Returns the course of the sender's data; `None` without any.
-    pub(crate) fn sending(&self) -> Option<&Sending> {
-        self.ends().0.sending()
+    pub(crate) fn sender_data(&self) -> Option<&SentData> {
+        self.sender_and_receiver().0.sent_data()
     }
 
     /// Returns the end whose packets alone were seen.
-    pub(crate) fn only(&self) -> Option<At> {
-        let (sender, receiver) = self.ends();
+    pub(crate) fn only_seen_end(&self) -> Option<At> {
+        let (sender, receiver) = self.sender_and_receiver();
         match (sender.is_silent(), receiver.is_silent()) {
             (false, true) => Some(At::Sender),
             (true, false) => Some(At::Receiver),
@@ -207,39 +207,39 @@ impl Flow {
     /// Returns the time that the handshake took at the end that opened the connection, or as much of it as passed;
     /// `None` if a part of it was retransmitted, since the time without an answer is no round trip.
     pub(crate) fn handshake_time(&self) -> Option<Span> {
-        let was_sent_once = self.ends.iter().all(|end| end.syns() <= 1);
+        let was_sent_once = self.ends.iter().all(|end| end.syn_count() <= 1);
         let opened = self.opened.filter(|_| self.begins_with_syn && was_sent_once)?;
-        Some(opened.since(self.first)).filter(|span| *span > Span::ZERO)
+        Some(opened.duration_since(self.first)).filter(|span| *span > Span::ZERO)
     }
 
     /// Returns the part of a round trip that the sender's samples lack: between the capture and the sender; or, by the
     /// echoes, between the capture and the receiver.
-    pub(crate) fn rest(&self, by_echo: bool) -> Option<Span> {
-        let (sender, receiver) = self.ends();
-        if by_echo { shortest(receiver, sender) } else { sender.answers.shortest() }
+    pub(crate) fn missing_rtt(&self, by_echo: bool) -> Option<Span> {
+        let (sender, receiver) = self.sender_and_receiver();
+        if by_echo { shortest_response(receiver, sender) } else { sender.answers.shortest_response() }
     }
 
     /// Returns the figures of the connection without its number, and as if the capture began with it.
-    pub(crate) fn report(&self, begin: &Begin) -> FlowReport {
+    pub(crate) fn to_report(&self, begin: &FirstPacket) -> FlowReport {
         let duration = self.duration();
-        let point = self.point();
+        let point = self.capture_point();
         let [first, second] = &self.ends;
-        let [first_address, second_address] = begin.addresses().map(|address| address.to_string());
+        let [first_address, second_address] = begin.end_addresses().map(|address| address.to_string());
         FlowReport {
             number: 0,
             begin: Span::ZERO,
             duration,
             point,
-            has_handshake: first.syns() > 0,
+            has_handshake: first.syn_count() > 0,
             overhead: ByteCount::new(begin.overhead.into()),
             ends: [
                 FlowEnd {
                     stalls: self.stalls(0),
-                    ..first.report(second, first_address, duration, self.bursts(begin, 0, point))
+                    ..first.to_flow_end(second, first_address, duration, self.burst_rate(begin, 0, point))
                 },
                 FlowEnd {
                     stalls: self.stalls(1),
-                    ..second.report(first, second_address, duration, self.bursts(begin, 1, point))
+                    ..second.to_flow_end(first, second_address, duration, self.burst_rate(begin, 1, point))
                 },
             ],
         }
@@ -251,35 +251,35 @@ impl Flow {
     }
 
     fn duration(&self) -> Span {
-        self.last.since(self.first)
+        self.last.duration_since(self.first)
     }
 
     /// Takes the times of its packets, if they are kept.
     pub(crate) fn take_times(&mut self) -> Option<PacketTimes> {
-        let [first, second] = self.ends.each_mut().map(End::take_passages);
+        let [first, second] = self.ends.each_mut().map(EndState::take_passages);
         Some(PacketTimes { ends: [first?, second?], captured: [self.first, self.last] })
     }
 
     /// Returns the rate of bursts of an end's data, with headers and what Ethernet adds to each segment. A rate below
     /// that of the whole connection shows no burst.
-    fn bursts(&self, begin: &Begin, end: usize, point: Option<CapturePoint>) -> Option<BurstRate> {
+    fn burst_rate(&self, begin: &FirstPacket, end: usize, point: Option<CapturePoint>) -> Option<BurstRate> {
         const ETHERNET: f64 = 38.0;
         let (own, other) = (&self.ends[end], &self.ends[1 - end]);
         let is_here = point == Some([CapturePoint::First, CapturePoint::Second][end]);
-        let mut bursts = own.sending()?.bursts(is_here)?;
+        let mut bursts = own.sent_data()?.burst_rate(is_here)?;
         let ip = if begin.key.is_v6() { 40.0 } else { 20.0 };
         let segment = own.segment_size(other).as_f64();
         let options = own.option_bytes().as_f64();
-        let is_faster = bursts.rate >= BitRate::of(own.unique_bytes(), self.duration());
-        bursts.rate = bursts.rate.scaled((segment + 20.0 + options + ip + ETHERNET) / segment);
+        let is_faster = bursts.rate >= BitRate::from_bytes_in(own.unique_bytes(), self.duration());
+        bursts.rate = bursts.rate.scale_by((segment + 20.0 + options + ip + ETHERNET) / segment);
         is_faster.then_some(bursts)
     }
 
     /// Returns the place of the capture on the path: at an end that answers at once what passes, or
     /// between. `None` if the round trip is too short to judge.
-    pub(crate) fn point(&self) -> Option<CapturePoint> {
+    pub(crate) fn capture_point(&self) -> Option<CapturePoint> {
         let [first, second] = &self.ends;
-        let (to_first, to_second) = (shortest(first, second)?, shortest(second, first)?);
+        let (to_first, to_second) = (shortest_response(first, second)?, shortest_response(second, first)?);
         let whole = to_first + to_second;
         let share = to_first.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE);
         (whole >= MIN_RTT).then_some(match share {
@@ -292,6 +292,6 @@ impl Flow {
 
 /// Returns the shortest time in which `end` answered `other`: an acknowledgement answers too, where there are no
 /// timestamps.
-fn shortest(end: &End, other: &End) -> Option<Span> {
-    [end.answers.shortest(), other.least_rtt()].into_iter().flatten().min()
+fn shortest_response(end: &EndState, other: &EndState) -> Option<Span> {
+    [end.answers.shortest_response(), other.least_rtt()].into_iter().flatten().min()
 }

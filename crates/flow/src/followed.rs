@@ -6,27 +6,27 @@ use fullpipe_record::FlowReport;
 use fullpipe_units::{ByteCount, Time};
 use fullpipe_wire::flags;
 
-use crate::closing::Closing;
-use crate::flow::{Begin, Flow};
-use crate::key::Key;
-use crate::packet::Packet;
+use crate::closing::ConnectionClosing;
+use crate::flow::{FirstPacket, FlowState};
+use crate::key::FlowKey;
+use crate::packet::FlowPacket;
 use crate::passages::PacketTimes;
-use crate::waiting::{BLOCK, Blocks, Waiting};
+use crate::waiting::{BLOCK, PacketBlocks, WaitingPackets};
 
 /// A connection so far. Of many connections no cache holds the state, so it is read and written once for a block of
-/// packets. A connection that has no more than [`Waiting::MAX`] takes no room for a state before it ends.
+/// packets. A connection that has no more than [`WaitingPackets::MAX`] takes no room for a state before it ends.
 #[derive(Debug)]
-pub(crate) struct Followed {
-    waiting: Waiting,
+pub(crate) struct FollowedFlow {
+    waiting: WaitingPackets,
     last: Time,
     /// Bytes that its state takes beyond its own size, with the packets that wait for it.
     room: usize,
     /// The state before the packets that wait.
-    flow: Option<Box<Flow>>,
-    begin: Begin,
+    flow: Option<Box<FlowState>>,
+    begin: FirstPacket,
     /// Another network that one of its directions passes in.
     other_network: Option<u32>,
-    closing: Closing,
+    closing: ConnectionClosing,
     /// Number of the segment with which it was opened.
     order: u64,
     /// Data of each end, once its figures were returned.
@@ -41,18 +41,18 @@ pub(crate) struct Followed {
     uncounted: u8,
 }
 
-impl Followed {
+impl FollowedFlow {
     /// Returns a connection without a packet, which is opened with segment number `order`. With `keeps_times`, the
     /// times of its packets are kept.
-    pub(crate) fn new(begin: Begin, order: u64, keeps_times: bool) -> Self {
+    pub(crate) fn new(begin: FirstPacket, order: u64, keeps_times: bool) -> Self {
         Self {
-            waiting: Waiting::default(),
+            waiting: WaitingPackets::default(),
             last: begin.at,
             room: 0,
             flow: None,
             begin,
             other_network: None,
-            closing: Closing::default(),
+            closing: ConnectionClosing::default(),
             order,
             sent: [0; 2],
             keeps_times,
@@ -65,36 +65,36 @@ impl Followed {
     /// Adds a packet behind another one of this connection, whose state is in the caches. Returns by how many bytes
     /// that has grown beyond its own size since that was counted last.
     #[inline]
-    pub(crate) fn add_next(&mut self, packet: &Packet, blocks: &mut Blocks) -> isize {
+    pub(crate) fn add_next(&mut self, packet: &FlowPacket, blocks: &mut PacketBlocks) -> isize {
         let flow = self.flow.as_mut().filter(|_| self.waiting.len() == 0);
-        let Some(flow) = flow else { return self.add(packet, blocks) };
-        flow.add(packet);
-        self.note(packet, blocks);
+        let Some(flow) = flow else { return self.add_packet(packet, blocks) };
+        flow.add_packet(packet);
+        self.record_packet(packet, blocks);
         self.uncounted += 1;
-        if usize::from(self.uncounted) < BLOCK { 0 } else { self.growth() }
+        if usize::from(self.uncounted) < BLOCK { 0 } else { self.memory_growth() }
     }
 
     /// Adds a packet. Returns by how many bytes its state has grown beyond its own size since that was counted last.
     #[inline]
-    pub(crate) fn add(&mut self, packet: &Packet, blocks: &mut Blocks) -> isize {
-        self.note(packet, blocks);
+    pub(crate) fn add_packet(&mut self, packet: &FlowPacket, blocks: &mut PacketBlocks) -> isize {
+        self.record_packet(packet, blocks);
         self.waiting.push(*packet, blocks);
-        if self.waiting.len() < if self.flow.is_some() { BLOCK } else { Waiting::MAX } {
+        if self.waiting.len() < if self.flow.is_some() { BLOCK } else { WaitingPackets::MAX } {
             return 0;
         }
         self.caught_up(blocks);
-        self.waiting.clear(blocks);
-        self.growth()
+        self.waiting.clear_packets(blocks);
+        self.memory_growth()
     }
 
     /// Takes note of the time of a packet, and of what opens or ends a connection.
     #[inline]
-    fn note(&mut self, packet: &Packet, blocks: &Blocks) {
+    fn record_packet(&mut self, packet: &FlowPacket, blocks: &PacketBlocks) {
         self.last = self.last.max(packet.at);
         if packet.flags & (flags::SYN | flags::FIN | flags::RST) != 0 {
-            self.closing.note(packet, self.begin.is_from_first(packet));
-            if packet.has(flags::RST) {
-                self.closing.reset(self.next(blocks));
+            self.closing.record_packet(packet, self.begin.is_from_first(packet));
+            if packet.has_flags(flags::RST) {
+                self.closing.record_reset(self.next_sequences(blocks));
             }
         } else {
             self.closing.go_on(packet, self.begin.is_from_first(packet));
@@ -102,15 +102,15 @@ impl Followed {
     }
 
     /// Returns about the number behind the last one that each end sent.
-    fn next(&self, blocks: &Blocks) -> [Option<u32>; 2] {
-        let mut next = self.flow.as_ref().map_or([None; 2], |flow| flow.next());
-        for packet in self.waiting.packets(blocks).filter(|packet| !packet.has(flags::RST)) {
-            next[usize::from(!self.begin.is_from_first(packet))] = Some(packet.next());
+    fn next_sequences(&self, blocks: &PacketBlocks) -> [Option<u32>; 2] {
+        let mut next = self.flow.as_ref().map_or([None; 2], |flow| flow.next_sequences());
+        for packet in self.waiting.packets(blocks).filter(|packet| !packet.has_flags(flags::RST)) {
+            next[usize::from(!self.begin.is_from_first(packet))] = Some(packet.next_sequence());
         }
         next
     }
 
-    fn growth(&mut self) -> isize {
+    fn memory_growth(&mut self) -> isize {
         let before = self.room;
         self.count_room();
         self.uncounted = 0;
@@ -118,57 +118,57 @@ impl Followed {
     }
 
     /// Returns the state of the connection with all packets that waited.
-    fn caught_up(&mut self, blocks: &Blocks) -> &mut Flow {
-        let flow = self.flow.get_or_insert_with(|| Box::new(Flow::new(&self.begin, self.keeps_times)));
-        self.waiting.packets(blocks).for_each(|packet| flow.add(packet));
+    fn caught_up(&mut self, blocks: &PacketBlocks) -> &mut FlowState {
+        let flow = self.flow.get_or_insert_with(|| Box::new(FlowState::new(&self.begin, self.keeps_times)));
+        self.waiting.packets(blocks).for_each(|packet| flow.add_packet(packet));
         flow
     }
 
     /// Adds all packets to its state.
-    pub(crate) fn catch_up(&mut self, blocks: &Blocks) {
+    pub(crate) fn catch_up(&mut self, blocks: &PacketBlocks) {
         self.caught_up(blocks);
-        self.waiting.forget();
+        self.waiting.forget_packets();
     }
 
-    /// Returns the state of the connection as it was after [`Followed::catch_up`].
-    pub(crate) fn flow(&self) -> Option<&Flow> {
+    /// Returns the state of the connection as it was after [`FollowedFlow::catch_up`].
+    pub(crate) fn flow_state(&self) -> Option<&FlowState> {
         self.flow.as_deref()
     }
 
     /// Returns the packets of the connection that wait.
     #[inline]
-    pub(crate) fn waiting(&self) -> &Waiting {
+    pub(crate) fn waiting_packets(&self) -> &WaitingPackets {
         &self.waiting
     }
 
     /// Moves its packets that wait to blocks of a part of the connections.
-    pub(crate) fn move_waiting(&mut self, blocks: &Blocks, part: &mut Blocks) {
-        self.waiting = self.waiting.moved(blocks, part);
+    pub(crate) fn move_waiting(&mut self, blocks: &PacketBlocks, part: &mut PacketBlocks) {
+        self.waiting = self.waiting.copied_to(blocks, part);
     }
 
     /// Adds `shift` to the numbers of its blocks.
     pub(crate) fn shift_blocks(&mut self, shift: u32) {
-        self.waiting.shift(shift);
+        self.waiting.shift_blocks(shift);
     }
 
     /// Gives its blocks back.
-    pub(crate) fn end(&mut self, blocks: &mut Blocks) {
-        self.waiting.end(blocks);
+    pub(crate) fn release_blocks(&mut self, blocks: &mut PacketBlocks) {
+        self.waiting.release_blocks(blocks);
     }
 
     fn count_room(&mut self) {
-        self.room = self.flow.as_ref().map_or(0, |flow| flow.room() + self.waiting.room());
+        self.room = self.flow.as_ref().map_or(0, |flow| flow.heap_bytes() + self.waiting.heap_bytes());
     }
 
     /// Returns the bytes that its state took beyond its own size when that was counted last.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.room
     }
 
     /// Leaves out the details that take most room. Returns true the first time.
-    pub(crate) fn thin(&mut self) -> bool {
+    pub(crate) fn reduce_memory(&mut self) -> bool {
         let Some(flow) = &mut self.flow else { return false };
-        flow.thin();
+        flow.reduce_memory();
         self.count_room();
         !std::mem::replace(&mut self.is_thinned, true)
     }
@@ -176,34 +176,34 @@ impl Followed {
     /// Returns the figures of the connection without its number, and as if the capture began with
     /// it; and the times of its packets, if they are kept. The state of a small connection is
     /// forgotten again: its packets take less room.
-    pub(crate) fn report(&mut self, blocks: &Blocks) -> (FlowReport, Option<PacketTimes>) {
+    pub(crate) fn take_report(&mut self, blocks: &PacketBlocks) -> (FlowReport, Option<PacketTimes>) {
         let mut small;
         let begin = self.begin;
         let flow = if self.flow.is_some() {
             self.catch_up(blocks);
             self.caught_up(blocks)
         } else {
-            small = Flow::new(&self.begin, self.keeps_times);
-            self.waiting.packets(blocks).for_each(|packet| small.add(packet));
+            small = FlowState::new(&self.begin, self.keeps_times);
+            self.waiting.packets(blocks).for_each(|packet| small.add_packet(packet));
             &mut small
         };
-        let (report, times, sent) = (flow.report(&begin), flow.take_times(), flow.sent());
+        let (report, times, sent) = (flow.to_report(&begin), flow.take_times(), flow.sent_bytes());
         self.sent = sent.map(ByteCount::get);
         (report, times)
     }
 
     /// Returns true if `packet` is one of another connection between the same ports.
     #[inline]
-    pub(crate) fn is_over(&self, packet: &Packet) -> bool {
+    pub(crate) fn is_over(&self, packet: &FlowPacket) -> bool {
         let begin = &self.begin;
-        if packet.has(flags::SYN) {
+        if packet.has_flags(flags::SYN) {
             return begin.is_over(packet) || self.closing.answers_another(packet, begin.at, begin.has_syn());
         }
         self.closing.is_over(packet, begin.is_from_first(packet), self.last)
     }
 
     /// Takes note of a SYN of the other end, which opens the same connection.
-    pub(crate) fn note_crossed(&mut self, packet: &Packet) {
+    pub(crate) fn note_crossed(&mut self, packet: &FlowPacket) {
         self.begin.note_crossed(packet);
     }
 
@@ -219,19 +219,19 @@ impl Followed {
     }
 
     /// Returns the time of its first packet, and the number of the segment with which it was opened.
-    pub(crate) fn first(&self) -> (Time, u64) {
+    pub(crate) fn first_packet(&self) -> (Time, u64) {
         (self.begin.at, self.order)
     }
 
     /// Returns the time of its last packet.
-    pub(crate) fn last(&self) -> Time {
+    pub(crate) fn last_time(&self) -> Time {
         self.last
     }
 
     /// Returns the data of the end that sent more so far, where that of packets that wait counts as often as it was
     /// sent.
-    pub(crate) fn data_so_far(&self, blocks: &Blocks) -> u64 {
-        let mut sent = self.flow.as_ref().map_or([0; 2], |flow| flow.sent().map(ByteCount::get));
+    pub(crate) fn data_so_far(&self, blocks: &PacketBlocks) -> u64 {
+        let mut sent = self.flow.as_ref().map_or([0; 2], |flow| flow.sent_bytes().map(ByteCount::get));
         for packet in self.waiting.packets(blocks) {
             sent[usize::from(!self.begin.is_from_first(packet))] += u64::from(packet.payload);
         }
@@ -240,18 +240,18 @@ impl Followed {
 
     /// Returns the key of the connection.
     #[inline]
-    pub(crate) fn key(&self) -> &Key {
+    pub(crate) fn key(&self) -> &FlowKey {
         &self.begin.key
     }
 
     /// Returns the key of its packets in the other network, if one of its directions passes in another.
-    pub(crate) fn other_key(&self) -> Option<Key> {
+    pub(crate) fn other_key(&self) -> Option<FlowKey> {
         Some(self.begin.key.in_network(self.other_network?))
     }
 
     /// Returns true if packets with this key are its own.
     #[inline]
-    pub(crate) fn has_key(&self, key: &Key) -> bool {
+    pub(crate) fn has_key(&self, key: &FlowKey) -> bool {
         self.begin.key == *key || self.other_network.is_some() && self.other_key().as_ref() == Some(key)
     }
 
@@ -262,58 +262,58 @@ impl Followed {
 
     /// Returns true if `packet` of the same addresses in another network is one of the other direction: none of that
     /// was seen so far, and it goes on with the numbers that were acknowledged and sent here.
-    pub(crate) fn may_be_answered_by(&self, packet: &Packet, blocks: &Blocks) -> bool {
+    pub(crate) fn may_be_answered_by(&self, packet: &FlowPacket, blocks: &PacketBlocks) -> bool {
         /// More than most windows.
         const NEAR: u32 = 1 << 24;
         let end = usize::from(!self.begin.is_from_first(packet));
-        let (next, acknowledged) = (self.next(blocks), self.acknowledged(blocks));
+        let (next, acknowledged) = (self.next_sequences(blocks), self.acknowledged_numbers(blocks));
         let is_one_way = self.other_network.is_none() && next[end].is_none() && acknowledged[end].is_none();
         let [Some(sent), Some(expected)] = [next[1 - end], acknowledged[1 - end]] else { return false };
         let is_near = |number: u32, other: u32| number.wrapping_sub(other).wrapping_add(NEAR) <= 2 * NEAR;
         let is_numbered = is_near(packet.acknowledgement, sent) && is_near(packet.sequence, expected);
-        is_one_way && packet.has(flags::ACK) && is_numbered
+        is_one_way && packet.has_flags(flags::ACK) && is_numbered
     }
 
     /// Returns about the number that each end acknowledged last.
-    fn acknowledged(&self, blocks: &Blocks) -> [Option<u32>; 2] {
-        let mut acknowledged = self.flow.as_ref().map_or([None; 2], |flow| flow.acknowledged());
-        for packet in self.waiting.packets(blocks).filter(|packet| packet.has(flags::ACK)) {
+    fn acknowledged_numbers(&self, blocks: &PacketBlocks) -> [Option<u32>; 2] {
+        let mut acknowledged = self.flow.as_ref().map_or([None; 2], |flow| flow.acknowledged_numbers());
+        for packet in self.waiting.packets(blocks).filter(|packet| packet.has_flags(flags::ACK)) {
             acknowledged[usize::from(!self.begin.is_from_first(packet))] = Some(packet.acknowledgement);
         }
         acknowledged
     }
 
     /// Returns the addresses of its ends and the port of the server.
-    pub(crate) fn hosts(&self) -> (IpAddr, IpAddr, u16) {
-        let [first, second] = self.begin.addresses();
+    pub(crate) fn host_addresses(&self) -> (IpAddr, IpAddr, u16) {
+        let [first, second] = self.begin.end_addresses();
         (first.ip(), second.ip(), second.port())
     }
 
     /// Returns true if the connection has these ends, in either order.
     pub(crate) fn is_between(&self, ends: [SocketAddr; 2]) -> bool {
         let [one, other] = ends;
-        [[one, other], [other, one]].contains(&self.begin.addresses())
+        [[one, other], [other, one]].contains(&self.begin.end_addresses())
     }
 
     /// Returns the index of the end that sent more data, once its figures were returned.
-    pub(crate) fn sender(&self) -> usize {
+    pub(crate) fn sender_index(&self) -> usize {
         usize::from(self.sent[1] > self.sent[0])
     }
 
     /// Returns the data of that end.
-    pub(crate) fn data(&self) -> u64 {
-        self.sent[self.sender()]
+    pub(crate) fn sender_bytes(&self) -> u64 {
+        self.sent[self.sender_index()]
     }
 
     /// Returns the data of the other end.
     pub(crate) fn data_back(&self) -> u64 {
-        self.sent[1 - self.sender()]
+        self.sent[1 - self.sender_index()]
     }
 
     /// Returns true if most of the shorter of both lay within the other.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        let common = self.last.min(other.last).since(self.begin.at.max(other.begin.at));
-        let shorter = self.last.since(self.begin.at).min(other.last.since(other.begin.at));
+    pub(crate) fn overlaps_mostly(&self, other: &Self) -> bool {
+        let common = self.last.min(other.last).duration_since(self.begin.at.max(other.begin.at));
+        let shorter = self.last.duration_since(self.begin.at).min(other.last.duration_since(other.begin.at));
         common * 2 >= shorter
     }
 }

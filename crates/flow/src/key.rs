@@ -2,11 +2,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use fullpipe_wire::Segment;
+use fullpipe_wire::CapturedSegment;
 
 /// Addresses, ports and network of a connection, the same for both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct FlowKey {
     lower: u128,
     higher: u128,
     ports: [u16; 2],
@@ -14,11 +14,11 @@ pub(crate) struct Key {
     is_v6: bool,
 }
 
-impl Key {
+impl FlowKey {
     /// Returns the key of the connection of `segment`, and true if its lower end sent the segment.
     #[inline]
-    pub(crate) fn of(segment: &Segment) -> (Self, bool) {
-        let [one, other] = [place(segment.source), place(segment.destination)];
+    pub(crate) fn from_segment(segment: &CapturedSegment) -> (Self, bool) {
+        let [one, other] = [address_number(segment.source), address_number(segment.destination)];
         let is_from_lower = one <= other;
         let [lower, higher] = if is_from_lower { [one, other] } else { [other, one] };
         let (ports, is_v6) = ([lower.1, higher.1], segment.source.is_ipv6());
@@ -26,7 +26,7 @@ impl Key {
     }
 
     /// Returns both ends of the connection, the lower first.
-    pub(crate) fn ends(&self) -> [SocketAddr; 2] {
+    pub(crate) fn end_addresses(&self) -> [SocketAddr; 2] {
         let [lower, higher] = self.ports;
         [(self.lower, lower), (self.higher, higher)].map(|(number, port)| {
             if self.is_v6 {
@@ -38,7 +38,7 @@ impl Key {
     }
 
     /// Returns the network that it is in.
-    pub(crate) fn network(&self) -> u32 {
+    pub(crate) fn network_id(&self) -> u32 {
         self.network
     }
 
@@ -60,7 +60,7 @@ impl Key {
 
     /// Returns the index of the part that follows this connection, of so many `parts` of a capture.
     #[inline]
-    pub(crate) fn part(&self, parts: usize) -> usize {
+    pub(crate) fn part_index(&self, parts: usize) -> usize {
         /// 2^64 by the golden ratio: neighbours are spread evenly (Knuth, volume 3, 6.4).
         const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
         let number =
@@ -73,7 +73,7 @@ impl Key {
 
 /// Returns an address as a number, and the port.
 #[inline]
-fn place(address: SocketAddr) -> (u128, u16) {
+fn address_number(address: SocketAddr) -> (u128, u16) {
     match address {
         SocketAddr::V4(address) => (address.ip().to_bits().into(), address.port()),
         SocketAddr::V6(address) => (address.ip().to_bits(), address.port()),

@@ -2,7 +2,7 @@
 //! windows that were advertised, round-trip times, where on the path the capture was taken, and what the sender had in
 //! flight; and the connections of two captures → what was lost and changed between them.
 //!
-//! [`Flows`] takes segments in the order of their times, in one pass, and keeps a bounded amount for each connection.
+//! [`FlowTable`] takes segments in the order of their times, in one pass, and keeps a bounded amount for each connection.
 //! No file and no clock: a capture, a lab and a simulator can all feed it.
 
 mod bins;
@@ -45,8 +45,8 @@ mod windows;
 
 pub use both::of_both;
 pub use changes::window_edit;
-pub use finish::{Explained, Finished, LeftOut, Settled, TransferEvidence};
-pub use packet::Numbered;
-pub use pairs::{FlowsWithTimes, pairs};
+pub use finish::{ExplainedTransfers, FinishedFlows, LeftOut, SettledFlows, TransferEvidence};
+pub use packet::NumberedSegment;
+pub use pairs::{FlowsWithTimes, match_flows};
 pub use passages::PacketTimes;
-pub use table::Flows;
+pub use table::FlowTable;

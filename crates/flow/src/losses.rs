@@ -3,7 +3,7 @@
 use fullpipe_record::{FlowEnd, LossCourse};
 use fullpipe_units::{ByteCount, Span, Time};
 
-use crate::passages::{Cell, Compared};
+use crate::passages::{ComparedPassage, ComparedPassages};
 
 /// Number of equal times in the course of losses.
 const LOSS_BINS: usize = 40;
@@ -30,22 +30,26 @@ impl PathLosses {
     }
 
     /// Returns the losses of `data`, where each capture lasted from the first to the second time of its own clock.
-    pub(crate) fn from_cells(ends: [&FlowEnd; 2], data: Option<Compared<'_>>, captured: [[Time; 2]; 2]) -> Self {
+    pub(crate) fn from_cells(
+        ends: [&FlowEnd; 2],
+        data: Option<ComparedPassages<'_>>,
+        captured: [[Time; 2]; 2],
+    ) -> Self {
         let Some(data) = data else { return Self::default() };
         let is_reordered = ends[1].reordered_packets > ends[0].reordered_packets;
-        let mut times: Vec<[Time; 2]> = data.times().chain(data.end_times()).collect();
+        let mut times: Vec<[Time; 2]> = data.packet_times().chain(data.end_times()).collect();
         leave_out_later_copies(&mut times, 0, captured[0][1]);
         let pairs: Vec<[i128; 2]> = times.into_iter().map(|times| times.map(nanos_of)).collect();
         let turned: Vec<[i128; 2]> = pairs.iter().map(|[near, far]| [*far, *near]).collect();
         let certain = CertainTimes::from_pairs(pairs, captured[1].map(nanos_of), is_reordered);
         let turned = CertainTimes::from_pairs(turned, captured[0].map(nanos_of), is_reordered);
         let (Some(certain), Some(turned)) = (certain, turned) else { return Self::default() };
-        let [near, far] = data.spans().map(|span| span.map(nanos_of));
-        if certain.holds(near, data.has_syn()) && turned.holds(far, data.has_syn()) {
-            return Self { by_time: lost_by_time(data.cells()), ..Self::from_totals(ends) };
+        let [near, far] = data.data_spans().map(|span| span.map(nanos_of));
+        if certain.contains_times(near, data.has_syn()) && turned.contains_times(far, data.has_syn()) {
+            return Self { by_time: lost_by_time(data.iter_cells()), ..Self::from_totals(ends) };
         }
-        let cells = || data.cells().filter(|cell| certain.holds(cell.times().map(nanos_of), false));
-        let sum = |kind: usize| ByteCount::new(cells().map(|cell| cell.bytes()[kind]).sum());
+        let cells = || data.iter_cells().filter(|cell| certain.contains_times(cell.near_times().map(nanos_of), false));
+        let sum = |kind: usize| ByteCount::new(cells().map(|cell| cell.passed_bytes()[kind]).sum());
         let lost = sum(1).saturating_sub(ends[1].missing_bytes);
         Self { lost, compared: sum(0), by_time: lost_by_time(cells()) }
     }
@@ -60,8 +64,8 @@ pub(crate) fn leave_out_later_copies(times: &mut Vec<[Time; 2]>, ended: usize, e
 }
 
 /// Returns the lost bytes of cells that passed the nearer capture, by their times there.
-fn lost_by_time(cells: impl Iterator<Item = Cell>) -> Vec<(Time, u64)> {
-    cells.map(|cell| (cell.times()[0], cell.bytes()[1])).collect()
+fn lost_by_time(cells: impl Iterator<Item = ComparedPassage>) -> Vec<(Time, u64)> {
+    cells.map(|cell| (cell.near_times()[0], cell.passed_bytes()[1])).collect()
 }
 
 /// Times of one capture between which all that passed it also passed the other one while that lasted, unless it was
@@ -91,7 +95,7 @@ impl CertainTimes {
     }
 
     /// Returns true if everything in a time lies within it; at the begin, also where that `has_begin` is known.
-    fn holds(self, [first, last]: [i128; 2], has_begin: bool) -> bool {
+    fn contains_times(self, [first, last]: [i128; 2], has_begin: bool) -> bool {
         (has_begin || self.from <= first) && last <= self.to
     }
 }
@@ -104,10 +108,10 @@ fn nanos_of(time: Time) -> i128 {
 pub(crate) fn loss_course(losses: &PathLosses) -> Option<LossCourse> {
     let times = || losses.by_time.iter().map(|(at, _)| *at);
     let (begin, end) = times().min().zip(times().max()).filter(|_| losses.lost > ByteCount::ZERO)?;
-    let width = Span::from_nanos(end.since(begin).as_nanos() / LOSS_BINS as u64 + 1);
+    let width = Span::from_nanos(end.duration_since(begin).as_nanos() / LOSS_BINS as u64 + 1);
     let mut lost = vec![ByteCount::ZERO; LOSS_BINS];
     for (at, bytes) in &losses.by_time {
-        lost[(at.since(begin).as_nanos() / width.as_nanos()) as usize] += ByteCount::new(*bytes);
+        lost[(at.duration_since(begin).as_nanos() / width.as_nanos()) as usize] += ByteCount::new(*bytes);
     }
     Some(LossCourse { width, lost })
 }

@@ -1,38 +1,38 @@
 //! A segment as its connection takes it and keeps it.
 
 use fullpipe_units::Time;
-use fullpipe_wire::{Segment, flags};
+use fullpipe_wire::{CapturedSegment, flags};
 
-use crate::key::Key;
+use crate::key::FlowKey;
 
 /// A segment with its number in the capture and its connection, as one thread passes it to another.
 #[derive(Debug, Clone, Copy)]
-pub struct Numbered {
-    pub(crate) key: Key,
+pub struct NumberedSegment {
+    pub(crate) key: FlowKey,
     /// Number of the segment among those of all parts of the capture.
     pub(crate) number: u64,
-    pub(crate) packet: Packet,
+    pub(crate) packet: FlowPacket,
 }
 
-impl Numbered {
+impl NumberedSegment {
     /// Returns segment `number` of a capture, which was captured at `at`.
     #[inline]
-    pub fn new(number: u64, segment: &Segment, at: Time) -> Self {
-        let (key, is_from_lower) = Key::of(segment);
-        Self { key, number, packet: Packet::new(segment, at, is_from_lower) }
+    pub fn new(number: u64, segment: &CapturedSegment, at: Time) -> Self {
+        let (key, is_from_lower) = FlowKey::from_segment(segment);
+        Self { key, number, packet: FlowPacket::new(segment, at, is_from_lower) }
     }
 
-    /// Returns the index of the part of [`crate::Flows::split`] that follows the segment's
+    /// Returns the index of the part of [`crate::FlowTable::split_parts`] that follows the segment's
     /// connection, of so many `parts`.
     #[inline]
-    pub fn part(&self, parts: usize) -> usize {
-        self.key.part(parts)
+    pub fn part_index(&self, parts: usize) -> usize {
+        self.key.part_index(parts)
     }
 }
 
 /// A segment without its addresses, in less than half of its room.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Packet {
+pub(crate) struct FlowPacket {
     /// Time at which it was captured.
     pub(crate) at: Time,
     pub(crate) sequence: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Packet {
     pub(crate) traffic_class: u8,
     pub(crate) sack_permitted: bool,
     pub(crate) multipath: bool,
-    pub(crate) sack: Sack,
+    pub(crate) sack: SackReport,
     /// Bytes of headers of tunnels around it.
     pub(crate) overhead: u16,
     /// True if the lower end of its connection's key sent it.
@@ -62,7 +62,7 @@ pub(crate) struct Packet {
 
 /// The SACK blocks of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sack {
+pub(crate) enum SackReport {
     Absent,
     /// The snap length cut options off, and with them any blocks.
     Cut,
@@ -72,7 +72,7 @@ pub(crate) enum Sack {
     Duplicate,
 }
 
-impl Packet {
+impl FlowPacket {
     /// No packet, for a place that waits for one.
     pub(crate) const EMPTY: Self = Self {
         at: Time::ZERO,
@@ -90,14 +90,14 @@ impl Packet {
         traffic_class: 0,
         sack_permitted: false,
         multipath: false,
-        sack: Sack::Absent,
+        sack: SackReport::Absent,
         overhead: 0,
         is_from_lower: false,
     };
 
     /// Returns a segment that was captured at `at`.
     #[inline]
-    pub(crate) fn new(segment: &Segment, at: Time, is_from_lower: bool) -> Self {
+    pub(crate) fn new(segment: &CapturedSegment, at: Time, is_from_lower: bool) -> Self {
         let options = &segment.options;
         Self {
             at,
@@ -108,26 +108,26 @@ impl Packet {
             flags: segment.flags,
             window: segment.window,
             identification: segment.identification,
-            checksum: segment.checksum ^ sum(&options.sack[..options.sack_blocks.into()]),
+            checksum: segment.checksum ^ blocks_sum(&options.sack[..options.sack_blocks.into()]),
             mss: options.mss,
             window_scale: options.window_scale,
             hops_left: segment.hops_left,
             traffic_class: segment.traffic_class,
             sack_permitted: options.sack_permitted,
             multipath: options.multipath,
-            sack: sack(segment),
+            sack: to_sack(segment),
             overhead: segment.overhead,
             is_from_lower,
         }
     }
 
     /// Returns true if the packet has all of these flags.
-    pub(crate) fn has(&self, flags: u16) -> bool {
+    pub(crate) fn has_flags(&self, flags: u16) -> bool {
         self.flags & flags == flags
     }
 
     /// Returns the sequence number behind its data.
-    pub(crate) fn next(&self) -> u32 {
+    pub(crate) fn next_sequence(&self) -> u32 {
         self.sequence.wrapping_add(self.payload)
     }
 
@@ -144,7 +144,7 @@ impl Packet {
 
 /// Returns a sum of `blocks` that differs for nearly all others: a card of a network finishes the checksum later.
 #[inline]
-fn sum(blocks: &[(u32, u32)]) -> u16 {
+fn blocks_sum(blocks: &[(u32, u32)]) -> u16 {
     /// 2^32 by the golden ratio (Knuth, volume 3, 6.4).
     const SPREAD: u32 = 0x9E37_79B9;
     let add = |sum: u32, number: u32| (sum ^ number).wrapping_mul(SPREAD).rotate_left(15);
@@ -155,14 +155,14 @@ fn sum(blocks: &[(u32, u32)]) -> u16 {
 /// Returns the kind of data that the SACK blocks of a segment report: data that had arrived before
 /// if the first lies below what it acknowledges, or within the second (RFC 2883, 4).
 #[inline]
-fn sack(segment: &Segment) -> Sack {
+fn to_sack(segment: &CapturedSegment) -> SackReport {
     let options = &segment.options;
     if options.sack_blocks == 0 {
-        return if options.cut { Sack::Cut } else { Sack::Absent };
+        return if options.cut { SackReport::Cut } else { SackReport::Absent };
     }
     let [first, second, ..] = options.sack;
     let is_up_to = |position: u32, end: u32| end.wrapping_sub(position).cast_signed() >= 0;
     let is_below = is_up_to(first.1, segment.acknowledgement);
     let is_within = options.sack_blocks > 1 && is_up_to(second.0, first.0) && is_up_to(first.1, second.1);
-    if is_below || is_within { Sack::Duplicate } else { Sack::New }
+    if is_below || is_within { SackReport::Duplicate } else { SackReport::New }
 }

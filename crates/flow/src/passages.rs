@@ -27,53 +27,59 @@ pub(crate) struct PassageGrids {
 
 impl PassageGrids {
     /// Takes note of a packet with everything from the first position to the one before the second.
-    pub(crate) fn data(&mut self, origin: Origin, positions: [u64; 2], at: Time) {
+    pub(crate) fn record_data(&mut self, origin: SequenceOrigin, positions: [u64; 2], at: Time) {
         for (passages, origin) in self.with_origins(origin) {
-            passages.data(origin, positions, at);
+            passages.record_data(origin, positions, at);
         }
     }
 
     /// Takes note of an acknowledgement of everything below `position`, where everything below `before` was
     /// acknowledged so far.
-    pub(crate) fn acknowledgement(&mut self, origin: Origin, before: Option<u64>, position: u64, at: Time) {
+    pub(crate) fn record_acknowledgement(
+        &mut self,
+        origin: SequenceOrigin,
+        before: Option<u64>,
+        position: u64,
+        at: Time,
+    ) {
         for (passages, origin) in self.with_origins(origin) {
-            passages.acknowledgement(origin, before, position, at);
+            passages.record_acknowledgement(origin, before, position, at);
         }
     }
 
-    fn with_origins(&mut self, origin: Origin) -> impl Iterator<Item = (&mut Passages, Origin)> {
+    fn with_origins(&mut self, origin: SequenceOrigin) -> impl Iterator<Item = (&mut Passages, SequenceOrigin)> {
         let from_syn = origin.is_syn.then_some((&mut self.from_syn, origin));
-        from_syn.into_iter().chain([(&mut self.from_zero, Origin::zero())])
+        from_syn.into_iter().chain([(&mut self.from_zero, SequenceOrigin::at_zero())])
     }
 
     /// Returns the bytes that they take beyond their own size.
-    pub(crate) fn room(&self) -> usize {
-        self.from_syn.room() + self.from_zero.room()
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.from_syn.heap_bytes() + self.from_zero.heap_bytes()
     }
 
     /// Doubles the distances until there are few positions.
-    pub(crate) fn thin(&mut self) {
-        self.from_syn.thin();
-        self.from_zero.thin();
+    pub(crate) fn reduce_memory(&mut self) {
+        self.from_syn.reduce_memory();
+        self.from_zero.reduce_memory();
     }
 }
 
 /// The begin of a sequence space, from which positions are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct SequenceOrigin {
     position: u64,
     /// True for the SYN, which is the same data behind a device that renumbers; else sequence number zero.
     is_syn: bool,
 }
 
-impl Origin {
+impl SequenceOrigin {
     /// The sequence number of a SYN, which has this position.
-    pub(crate) fn syn(position: u64) -> Self {
+    pub(crate) fn at_syn(position: u64) -> Self {
         Self { position, is_syn: true }
     }
 
     /// Sequence number zero, for a capture without the SYN.
-    pub(crate) fn zero() -> Self {
+    pub(crate) fn at_zero() -> Self {
         Self { position: 0, is_syn: false }
     }
 }
@@ -110,7 +116,7 @@ impl Passage {
 /// Nothing is allocated before the first distance has passed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Passages {
-    origin: Option<Origin>,
+    origin: Option<SequenceOrigin>,
     /// Doublings of the distance so far.
     doublings: u32,
     /// Index of the first one that is kept.
@@ -147,8 +153,10 @@ impl OutermostPosition {
 
 impl Passages {
     /// Takes note of a packet with everything from the first position to the one before the second.
-    pub(crate) fn data(&mut self, origin: Origin, positions: [u64; 2], at: Time) {
-        let Some([start, end]) = self.offsets(origin, positions).filter(|[start, end]| start < end) else { return };
+    pub(crate) fn record_data(&mut self, origin: SequenceOrigin, positions: [u64; 2], at: Time) {
+        let Some([start, end]) = self.origin_offsets(origin, positions).filter(|[start, end]| start < end) else {
+            return;
+        };
         self.note_ends([start, end], at);
         let bits = self.make_room([start, end]);
         for index in (start >> bits).max(self.first)..=((end - 1) >> bits) {
@@ -170,9 +178,15 @@ impl Passages {
 
     /// Takes note of an acknowledgement of everything below `position`, where everything below `before` was
     /// acknowledged so far.
-    pub(crate) fn acknowledgement(&mut self, origin: Origin, before: Option<u64>, position: u64, at: Time) {
+    pub(crate) fn record_acknowledgement(
+        &mut self,
+        origin: SequenceOrigin,
+        before: Option<u64>,
+        position: u64,
+        at: Time,
+    ) {
         let before = before.unwrap_or(position.saturating_sub(1));
-        let new = self.offsets(origin, [before, position]).filter(|[before, end]| before < end);
+        let new = self.origin_offsets(origin, [before, position]).filter(|[before, end]| before < end);
         let Some([before, end]) = new else { return };
         let bits = self.make_room([before, end]);
         for index in before.div_ceil(1 << bits).max(self.first)..=((end - 1) >> bits) {
@@ -190,13 +204,13 @@ impl Passages {
     }
 
     /// Returns positions as distances from the origin, which is the first that was given.
-    fn offsets(&mut self, origin: Origin, positions: [u64; 2]) -> Option<[u64; 2]> {
+    fn origin_offsets(&mut self, origin: SequenceOrigin, positions: [u64; 2]) -> Option<[u64; 2]> {
         let origin = *self.origin.get_or_insert(origin);
         let [start, end] = positions.map(|position| position.checked_sub(origin.position));
         Some([start?, end?])
     }
 
-    fn bits(&self) -> u32 {
+    fn distance_bits(&self) -> u32 {
         FIRST_STRIDE_BITS + self.doublings
     }
 
@@ -205,15 +219,15 @@ impl Passages {
     fn make_room(&mut self, [start, end]: [u64; 2]) -> u32 {
         if self.kept.is_empty() {
             // At the SYN itself there is nothing to compare.
-            self.first = (start >> self.bits()).max(1);
+            self.first = (start >> self.distance_bits()).max(1);
         }
-        while (end - 1) >> self.bits() >= self.first.saturating_add(MAX_POSITIONS) {
-            self.double();
+        while (end - 1) >> self.distance_bits() >= self.first.saturating_add(MAX_POSITIONS) {
+            self.double_distance();
         }
-        self.bits()
+        self.distance_bits()
     }
 
-    fn double(&mut self) {
+    fn double_distance(&mut self) {
         let first = self.first.div_ceil(2);
         // The bytes of one that is forgotten belong to the one before it.
         let mut index = self.first;
@@ -233,15 +247,15 @@ impl Passages {
     }
 
     /// Returns the bytes that it takes beyond its own size.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.kept.capacity() * size_of::<Passage>()
     }
 
     /// Doubles the distance until there are few positions.
-    pub(crate) fn thin(&mut self) {
+    pub(crate) fn reduce_memory(&mut self) {
         const KEPT: usize = 2;
         while self.kept.len() > KEPT {
-            self.double();
+            self.double_distance();
         }
         self.kept.shrink_to_fit();
     }
@@ -258,7 +272,7 @@ impl Passages {
 /// Passages of one connection at the same positions, in the nearer of two captures and in the
 /// other.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Compared<'p> {
+pub(crate) struct ComparedPassages<'p> {
     both: [&'p Passages; 2],
     bits: u32,
     /// Positions by which those of the other capture lie before the ones of the nearer, as the first number that each
@@ -268,31 +282,31 @@ pub(crate) struct Compared<'p> {
 
 /// One position in both captures.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cell {
+pub(crate) struct ComparedPassage {
     passages: [Passage; 2],
 }
 
-impl Cell {
+impl ComparedPassage {
     /// Returns the bytes that passed the nearer capture from here to the next position, and how many fewer passed the
     /// other one.
-    pub(crate) fn bytes(&self) -> [u64; 2] {
+    pub(crate) fn passed_bytes(&self) -> [u64; 2] {
         let [near, far] = self.passages.map(|passage| u64::from(passage.bytes));
         [near, near.saturating_sub(far)]
     }
 
     /// Returns the times of the first and of the last packet with them in the nearer capture.
-    pub(crate) fn times(&self) -> [Time; 2] {
+    pub(crate) fn near_times(&self) -> [Time; 2] {
         [self.passages[0].at, self.passages[0].last]
     }
 }
 
-impl<'p> Compared<'p> {
+impl<'p> ComparedPassages<'p> {
     /// Returns `None` where nothing can be compared: one of the captures has none of this data.
     pub(crate) fn new(both: [&'p PassageGrids; 2]) -> Option<Self> {
         let from_syn = both.map(|grids| &grids.from_syn);
         let has_syn = from_syn.iter().all(|passages| passages.origin.is_some());
         let both = if has_syn { from_syn } else { both.map(|grids| &grids.from_zero) };
-        let bits = both[0].bits().max(both[1].bits());
+        let bits = both[0].distance_bits().max(both[1].distance_bits());
         let rounds = if has_syn { 0 } else { rounds_ahead(both) };
         let is_known = both.iter().all(|passages| passages.origin.is_some());
         is_known.then_some(Self { both, bits, ahead: rounds << 32 })
@@ -304,25 +318,25 @@ impl<'p> Compared<'p> {
     }
 
     /// Returns the positions that passed the nearer capture.
-    pub(crate) fn cells(self) -> impl Iterator<Item = Cell> + use<'p> {
+    pub(crate) fn iter_cells(self) -> impl Iterator<Item = ComparedPassage> + use<'p> {
         let [near, far] = self.both;
-        let [from, to] = near.range(self.bits);
+        let [from, to] = near.index_range(self.bits);
         let ahead = self.ahead >> self.bits;
         let cell = move |index: u64| {
             let other = index.saturating_add_signed(-ahead);
-            Cell { passages: [near.cell(index, self.bits), far.cell(other, self.bits)] }
+            ComparedPassage { passages: [near.passage_at(index, self.bits), far.passage_at(other, self.bits)] }
         };
         (from..to).map(cell).filter(|cell| cell.passages[0].has_passed())
     }
 
     /// Returns the times at which the same packet passed both captures: the nearer one and the other. Data of which one
     /// shows more copies than the other is left out, and so is an acknowledgement that one lacks.
-    pub(crate) fn times(self) -> impl Iterator<Item = [Time; 2]> + use<'p> {
-        let is_same = |cell: &Cell| {
+    pub(crate) fn packet_times(self) -> impl Iterator<Item = [Time; 2]> + use<'p> {
+        let is_same = |cell: &ComparedPassage| {
             let [near, far] = cell.passages;
             far.has_passed() && near.mark == far.mark
         };
-        self.cells().filter(is_same).map(|cell| cell.passages.map(|passage| passage.at))
+        self.iter_cells().filter(is_same).map(|cell| cell.passages.map(|passage| passage.at))
     }
 
     /// Returns the times at which the begin of the lowest data passed both captures, and those of the end of the
@@ -337,7 +351,7 @@ impl<'p> Compared<'p> {
     }
 
     /// Returns the times of the first packet with data and of the last one, in each capture.
-    pub(crate) fn spans(self) -> [[Time; 2]; 2] {
+    pub(crate) fn data_spans(self) -> [[Time; 2]; 2] {
         self.both.map(|passages| {
             let ends = [passages.lowest, passages.highest];
             let first = ends.into_iter().flatten().map(|end| end.at).min();
@@ -350,27 +364,27 @@ impl<'p> Compared<'p> {
 /// captures end at about the same one.
 fn rounds_ahead(both: [&Passages; 2]) -> i64 {
     const ROUND: i64 = 1 << 32;
-    let [one, other] = both.map(|passages| passages.end().cast_signed());
+    let [one, other] = both.map(|passages| passages.end_position().cast_signed());
     (one.saturating_sub(other).saturating_add(ROUND / 2)).div_euclid(ROUND).clamp(-ROUND / 4, ROUND / 4)
 }
 
 impl Passages {
     /// Returns the position behind the last one that is known.
-    fn end(&self) -> u64 {
-        let end = (self.first + self.kept.len() as u64).checked_shl(self.bits()).unwrap_or(0);
+    fn end_position(&self) -> u64 {
+        let end = (self.first + self.kept.len() as u64).checked_shl(self.distance_bits()).unwrap_or(0);
         self.highest.map_or(end, |highest| highest.position)
     }
 
     /// Returns the first position and the one after the last, at a distance that is a power of two.
-    fn range(&self, bits: u32) -> [u64; 2] {
-        let shift = bits - self.bits();
+    fn index_range(&self, bits: u32) -> [u64; 2] {
+        let shift = bits - self.distance_bits();
         let end = self.first + self.kept.len() as u64;
         [self.first.div_ceil(1 << shift), end.div_ceil(1 << shift)]
     }
 
     /// Returns a position at that distance, with all bytes to the next one.
-    fn cell(&self, index: u64, bits: u32) -> Passage {
-        let shift = bits - self.bits();
+    fn passage_at(&self, index: u64, bits: u32) -> Passage {
+        let shift = bits - self.distance_bits();
         let Some(begin) = index.checked_mul(1 << shift).and_then(|begin| begin.checked_sub(self.first)) else {
             return Passage::NONE;
         };
@@ -396,29 +410,29 @@ mod tests {
         let mut passages = PassageGrids::default();
         for index in 0..packets {
             let start = SYN + 1 + index * size;
-            passages.data(Origin::syn(SYN), [start, start + size], begin + Span::from_millis(index));
+            passages.record_data(SequenceOrigin::at_syn(SYN), [start, start + size], begin + Span::from_millis(index));
         }
         passages
     }
 
-    fn lost(compared: Compared<'_>) -> u64 {
-        compared.cells().map(|cell| cell.bytes()[1]).sum()
+    fn lost(compared: ComparedPassages<'_>) -> u64 {
+        compared.iter_cells().map(|cell| cell.passed_bytes()[1]).sum()
     }
 
     #[test]
     fn nothing_is_kept_of_a_connection_that_is_idle() {
-        assert_eq!(transfer(100, 10, at(0)).from_syn.room(), 0);
+        assert_eq!(transfer(100, 10, at(0)).from_syn.heap_bytes(), 0);
         let mut passages = PassageGrids::default();
-        passages.acknowledgement(Origin::syn(SYN), None, SYN + 1, at(0));
-        assert_eq!(passages.room(), 0);
+        passages.record_acknowledgement(SequenceOrigin::at_syn(SYN), None, SYN + 1, at(0));
+        assert_eq!(passages.heap_bytes(), 0);
     }
 
     #[test]
     fn trains_and_segments_pass_the_same_positions() {
         let segments = transfer(1_000, 60_000, at(5));
         let trains = transfer(60_000, 1_000, at(0));
-        let compared = Compared::new([&trains, &segments]).unwrap();
-        let times: Vec<[Time; 2]> = compared.times().collect();
+        let compared = ComparedPassages::new([&trains, &segments]).unwrap();
+        let times: Vec<[Time; 2]> = compared.packet_times().collect();
         assert!((3_000..4_096).contains(&times.len()), "{}", times.len());
         // Each position is in the packet that holds it, and a train passes as a whole.
         for [train, segment] in times {
@@ -429,10 +443,10 @@ mod tests {
     #[test]
     fn a_shorter_capture_has_the_positions_of_a_longer_one() {
         let [short, long] = [transfer(1_000, 6_000, at(0)), transfer(1_000, 600_000, at(0))];
-        assert!(short.from_syn.bits() < long.from_syn.bits());
-        let compared = Compared::new([&short, &long]).unwrap();
-        let times: Vec<[Time; 2]> = compared.times().collect();
-        assert_eq!(times.len() as u64, 6_000_000 >> long.from_syn.bits());
+        assert!(short.from_syn.distance_bits() < long.from_syn.distance_bits());
+        let compared = ComparedPassages::new([&short, &long]).unwrap();
+        let times: Vec<[Time; 2]> = compared.packet_times().collect();
+        assert_eq!(times.len() as u64, 6_000_000 >> long.from_syn.distance_bits());
         assert!(times.iter().all(|[one, other]| one == other));
         assert_eq!(lost(compared), 0);
     }
@@ -441,21 +455,22 @@ mod tests {
     fn what_was_sent_again_and_an_acknowledgement_that_one_capture_lacks_are_left_out() {
         let far = transfer(1_000, 100, at(20));
         let mut near = transfer(1_000, 100, at(0));
-        near.data(Origin::syn(SYN), [SYN + 50_001, SYN + 51_001], at(200));
-        let [whole, part] = [&far, &near].map(|near| Compared::new([near, &far]).unwrap().times().count());
+        near.record_data(SequenceOrigin::at_syn(SYN), [SYN + 50_001, SYN + 51_001], at(200));
+        let [whole, part] =
+            [&far, &near].map(|near| ComparedPassages::new([near, &far]).unwrap().packet_times().count());
         assert_eq!(whole - part, 1);
-        assert_eq!(lost(Compared::new([&near, &far]).unwrap()), 1_000);
+        assert_eq!(lost(ComparedPassages::new([&near, &far]).unwrap()), 1_000);
 
         let acknowledged = |positions: &[u64]| {
             let mut passages = PassageGrids::default();
             for pair in positions.windows(2) {
-                passages.acknowledgement(Origin::zero(), Some(pair[0]), pair[1], at(pair[1] / 1_000));
+                passages.record_acknowledgement(SequenceOrigin::at_zero(), Some(pair[0]), pair[1], at(pair[1] / 1_000));
             }
             passages
         };
         let all = acknowledged(&[5_000, 7_000, 9_000, 11_000]);
         let thinned = acknowledged(&[5_000, 7_000, 11_000]);
-        let times: Vec<[Time; 2]> = Compared::new([&all, &thinned]).unwrap().times().collect();
+        let times: Vec<[Time; 2]> = ComparedPassages::new([&all, &thinned]).unwrap().packet_times().collect();
         // 5120 and 6144 are acknowledged by the same packet, 7168 and 8192 by another one, and 9216 and 10240 again.
         assert_eq!(times, [[at(7); 2], [at(7); 2], [at(11); 2], [at(11); 2]]);
     }
@@ -467,17 +482,17 @@ mod tests {
             let mut without = PassageGrids::default();
             for index in 50..100 {
                 let start = SYN + 1 + index * 1_000 + round;
-                without.data(Origin::zero(), [start, start + 1_000], at(20 + index));
+                without.record_data(SequenceOrigin::at_zero(), [start, start + 1_000], at(20 + index));
             }
             for (both, late) in [([&with, &without], 20), ([&without, &with], -20)] {
-                let compared = Compared::new(both).unwrap();
-                let times: Vec<[Time; 2]> = compared.times().collect();
+                let compared = ComparedPassages::new(both).unwrap();
+                let times: Vec<[Time; 2]> = compared.packet_times().collect();
                 let later = |[one, other]: [Time; 2]| other.as_nanos().cast_signed() - one.as_nanos().cast_signed();
                 assert!(times.len() > 45 && times.iter().all(|times| later(*times) == late * 1_000_000), "{times:?}");
                 assert_eq!(compared.end_times().count(), 1, "the highest is in both");
             }
         }
-        assert!(Compared::new([&with, &PassageGrids::default()]).is_none());
+        assert!(ComparedPassages::new([&with, &PassageGrids::default()]).is_none());
     }
 
     #[test]
@@ -485,10 +500,10 @@ mod tests {
         // Each would take a step per kibibyte: more than a minute in all.
         let mut passages = Passages::default();
         let begin = 1 << 40;
-        passages.data(Origin::zero(), [begin, begin + 1_000], at(0));
+        passages.record_data(SequenceOrigin::at_zero(), [begin, begin + 1_000], at(0));
         for index in 0..20_000 {
-            passages.data(Origin::zero(), [begin - (1 << 32), begin + 1], at(index));
-            passages.acknowledgement(Origin::zero(), Some(begin - (1 << 32)), begin + 1, at(index));
+            passages.record_data(SequenceOrigin::at_zero(), [begin - (1 << 32), begin + 1], at(index));
+            passages.record_acknowledgement(SequenceOrigin::at_zero(), Some(begin - (1 << 32)), begin + 1, at(index));
         }
         assert_eq!(passages.kept.len(), 1);
     }
@@ -503,18 +518,18 @@ mod tests {
             for (index, (start, length, is_data)) in packets.into_iter().enumerate() {
                 let start = start % (1 << (20 + index % 43));
                 let (passages, end) = (&mut both[index % 2], start.saturating_add(length));
-                let origin = if is_syn { Origin::syn(start) } else { Origin::zero() };
+                let origin = if is_syn { SequenceOrigin::at_syn(start) } else { SequenceOrigin::at_zero() };
                 if is_data {
-                    passages.data(origin, [start, end], at(index as u64));
+                    passages.record_data(origin, [start, end], at(index as u64));
                 } else {
-                    passages.acknowledgement(origin, Some(start), end, at(index as u64));
+                    passages.record_acknowledgement(origin, Some(start), end, at(index as u64));
                 }
                 let kept = [&passages.from_syn, &passages.from_zero].map(|passages| passages.kept.len() as u64);
                 prop_assert!(kept.into_iter().all(|kept| kept <= MAX_POSITIONS));
             }
-            if let Some(compared) = Compared::new([&both[0], &both[1]]) {
-                prop_assert!(compared.times().count() as u64 <= MAX_POSITIONS);
-                prop_assert!(compared.cells().count() as u64 <= MAX_POSITIONS);
+            if let Some(compared) = ComparedPassages::new([&both[0], &both[1]]) {
+                prop_assert!(compared.packet_times().count() as u64 <= MAX_POSITIONS);
+                prop_assert!(compared.iter_cells().count() as u64 <= MAX_POSITIONS);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use foldhash::fast::FixedState;
 use fullpipe_units::{Span, Time};
 
-use crate::packet::Packet;
+use crate::packet::FlowPacket;
 
 /// Packets that are remembered.
 const REMEMBERED: usize = 16;
@@ -18,13 +18,13 @@ const MAX_LAG: Span = Span::from_millis(10);
 
 /// The last packets of an end, each by a hash of the fields that both captures of a packet share.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Recent {
-    packets: Option<Box<Packets>>,
+pub(crate) struct RecentPackets {
+    packets: Option<Box<PacketRing>>,
 }
 
 /// Packets in a ring.
 #[derive(Debug, Clone, Default)]
-struct Packets {
+struct PacketRing {
     /// The lower half of the hash of each: which of them is equal is known soonest from few bytes.
     tags: [u32; REMEMBERED],
     /// The upper half.
@@ -34,19 +34,19 @@ struct Packets {
     next: usize,
 }
 
-impl Recent {
+impl RecentPackets {
     /// Returns the bytes that they take.
-    pub(crate) fn room(&self) -> usize {
-        if self.packets.is_some() { size_of::<Packets>() } else { 0 }
+    pub(crate) fn heap_bytes(&self) -> usize {
+        if self.packets.is_some() { size_of::<PacketRing>() } else { 0 }
     }
 
     /// Returns true if `packet` was captured before, and remembers it otherwise.
-    pub(crate) fn repeats(&mut self, packet: &Packet) -> bool {
+    pub(crate) fn is_repetition(&mut self, packet: &FlowPacket) -> bool {
         // Without an identification (IPv6, or zero) only the checksum could show that a segment was retransmitted.
         let is_known = packet.identification.is_some_and(|id| id != 0) || packet.timestamps.is_some();
-        let hash = if is_known { hash(packet) } else { UNKNOWN };
+        let hash = if is_known { packet_hash(packet) } else { UNKNOWN };
         let packets = self.packets.get_or_insert_default();
-        if hash != UNKNOWN && packets.has(hash, packet.at) {
+        if hash != UNKNOWN && packets.contains_hash(hash, packet.at) {
             return true;
         }
         packets.push(hash, packet.at);
@@ -54,34 +54,34 @@ impl Recent {
     }
 }
 
-impl Packets {
-    fn has(&self, hash: u64, at: Time) -> bool {
-        let (tag, rest) = halves(hash);
+impl PacketRing {
+    fn contains_hash(&self, hash: u64, at: Time) -> bool {
+        let (tag, rest) = hash_halves(hash);
         // Nearly always there is none, which is known soonest without a branch or a count for each.
         if self.tags.iter().fold(0, |found, known| found | u32::from(*known == tag)) == 0 {
             return false;
         }
         let same = |place: usize| {
-            self.tags[place] == tag && self.rests[place] == rest && at.since(self.times[place]) <= MAX_LAG
+            self.tags[place] == tag && self.rests[place] == rest && at.duration_since(self.times[place]) <= MAX_LAG
         };
         (0..REMEMBERED).any(same)
     }
 
     fn push(&mut self, hash: u64, at: Time) {
         let place = self.next % REMEMBERED;
-        (self.tags[place], self.rests[place]) = halves(hash);
+        (self.tags[place], self.rests[place]) = hash_halves(hash);
         self.times[place] = at;
         self.next = place + 1;
     }
 }
 
-fn halves(hash: u64) -> (u32, u32) {
+fn hash_halves(hash: u64) -> (u32, u32) {
     (hash as u32, (hash >> 32) as u32)
 }
 
 /// Returns a hash of the fields that both captures of a packet share, which is not [`UNKNOWN`]. A segment that is sent
 /// again differs in its identification or timestamp.
-fn hash(packet: &Packet) -> u64 {
+fn packet_hash(packet: &FlowPacket) -> u64 {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let halves = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
     let (has_times, times) = packet.timestamps.map_or((0, 0), |(value, echo)| (1, pair(value, echo)));
@@ -98,16 +98,16 @@ fn hash(packet: &Packet) -> u64 {
 mod tests {
     use super::*;
 
-    fn packet(sequence: u32, identification: u16, at: Time) -> Packet {
+    fn packet(sequence: u32, identification: u16, at: Time) -> FlowPacket {
         let identification = Some(identification);
-        Packet { at, sequence, identification, acknowledgement: 7, payload: 10, flags: 0x10, ..Packet::EMPTY }
+        FlowPacket { at, sequence, identification, acknowledgement: 7, payload: 10, flags: 0x10, ..FlowPacket::EMPTY }
     }
 
     #[test]
     fn a_packet_repeats_one_of_the_last_that_is_the_same_and_not_old() {
-        let mut recent = Recent::default();
+        let mut recent = RecentPackets::default();
         let mut repeats = |sequence, identification, millis| {
-            recent.repeats(&packet(sequence, identification, Time::ZERO + Span::from_millis(millis)))
+            recent.is_repetition(&packet(sequence, identification, Time::ZERO + Span::from_millis(millis)))
         };
         assert!(!repeats(10, 1, 0));
         assert!(repeats(10, 1, 10));

@@ -18,16 +18,16 @@ const MIN_FULL: f64 = 0.3;
 
 /// Segments by the least shift with which the window allows what was in flight after them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Scales {
+pub(crate) struct ScaleCounts {
     least: [u32; MAX_SHIFT + 1],
     /// Segments that nearly filled the window of that shift.
     full: [u32; MAX_SHIFT + 1],
 }
 
-impl Scales {
+impl ScaleCounts {
     /// Takes note of a segment after which `flight` bytes are in flight, with the `window` as it stands in the header.
     /// A window is full, too, if less than one MSS of it is left.
-    pub(crate) fn sent(&mut self, flight: u64, window: Option<u16>, mss: u64) {
+    pub(crate) fn record_sent_segment(&mut self, flight: u64, window: Option<u16>, mss: u64) {
         let Some(window) = window.map(u64::from).filter(|window| *window > 0) else { return };
         let allows = |shift: &usize| flight as f64 <= (window << shift) as f64 * ALLOWED;
         // With a lower shift the window has two bits less than what is in flight, and so less than half of it.
@@ -40,7 +40,7 @@ impl Scales {
 
     /// Returns the shift with which hardly more is ever in flight than the window allows, and often as much; `None`
     /// where the window is never full.
-    pub(crate) fn shift(&self) -> Option<u8> {
+    pub(crate) fn window_shift(&self) -> Option<u8> {
         let all: u32 = self.least.iter().sum();
         let mut beyond = 0;
         let shift = (0..=MAX_SHIFT).rev().find(|shift| {
@@ -56,11 +56,11 @@ mod tests {
     use super::*;
 
     fn seen(sizes: impl IntoIterator<Item = u64>) -> Option<u8> {
-        let mut scales = Scales::default();
+        let mut scales = ScaleCounts::default();
         for flight in sizes {
-            scales.sent(flight, Some(1_000), 100);
+            scales.record_sent_segment(flight, Some(1_000), 100);
         }
-        scales.shift()
+        scales.window_shift()
     }
 
     #[test]
@@ -69,8 +69,8 @@ mod tests {
         assert_eq!(seen([1_000; 100]), Some(0));
         assert_eq!(seen((0..5_000).map(|index| 4_500 + index % 1_500)), None);
         assert_eq!(seen([]), None);
-        let mut small = Scales::default();
-        (0..100).for_each(|_| small.sent(2 * 1_448, Some(1_000), 1_448));
-        assert_eq!(small.shift(), Some(2), "two segments are all that four thousand bytes hold");
+        let mut small = ScaleCounts::default();
+        (0..100).for_each(|_| small.record_sent_segment(2 * 1_448, Some(1_000), 1_448));
+        assert_eq!(small.window_shift(), Some(2), "two segments are all that four thousand bytes hold");
     }
 }

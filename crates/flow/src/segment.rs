@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_wire::{Segment, SegmentOptions};
+use fullpipe_wire::{CapturedSegment, SegmentOptions};
 
 /// Returns an empty one without flags and options.
-pub(crate) fn segment() -> Segment {
-    Segment {
+pub(crate) fn empty_segment() -> CapturedSegment {
+    CapturedSegment {
         source: SocketAddr::from(([192, 0, 2, 1], 40_000)),
         destination: SocketAddr::from(([198, 51, 100, 2], 5201)),
         network: 0,

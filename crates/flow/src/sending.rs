@@ -3,11 +3,11 @@
 use fullpipe_record::{BurstRate, QuietRounds, StallTimes};
 use fullpipe_units::{ByteCount, Ratio, Span, Time};
 
-use crate::course::{Course, View};
-use crate::echoes::Echo;
-use crate::rates::Rates;
-use crate::rounds::Rounds;
-use crate::scales::Scales;
+use crate::course::{SenderState, SenderTimeline};
+use crate::echoes::EchoedState;
+use crate::rates::BurstRates;
+use crate::rounds::RoundTripHistory;
+use crate::scales::ScaleCounts;
 use crate::stalls::Stalls;
 
 /// Maximum time after an acknowledgement at which the data that it allowed is sent, at the sender itself; and as seen
@@ -40,7 +40,7 @@ const MIN_TIMEOUT: Span = Span::from_millis(190);
 
 /// The share of the data that follows acknowledgements at once.
 #[derive(Debug, Clone, Copy, Default)]
-struct Clock {
+struct AckClock {
     data: u64,
     prompt: u64,
     /// Time within the limit after an acknowledgement.
@@ -48,19 +48,19 @@ struct Clock {
     last: Option<Time>,
 }
 
-impl Clock {
-    fn acknowledged(&mut self, at: Time, limit: Span) {
-        self.covered += self.last.map_or(limit, |last| at.since(last).min(limit));
+impl AckClock {
+    fn record_acknowledgement(&mut self, at: Time, limit: Span) {
+        self.covered += self.last.map_or(limit, |last| at.duration_since(last).min(limit));
         self.last = Some(at);
     }
 
-    fn sent(&mut self, bytes: u64, is_prompt: bool) {
+    fn record_sent_segment(&mut self, bytes: u64, is_prompt: bool) {
         self.data += bytes;
         self.prompt += if is_prompt { bytes } else { 0 };
     }
 
     /// Returns the share that chance does not explain; `None` where acknowledgements are so frequent that it would.
-    fn share(&self, duration: Span) -> Option<Ratio> {
+    fn clocked_share(&self, duration: Span) -> Option<Ratio> {
         const MAX_COVERED: f64 = 0.8;
         let by_chance = self.covered.as_secs_f64() / duration.as_secs_f64().max(f64::MIN_POSITIVE);
         let seen = self.prompt as f64 / self.data as f64;
@@ -71,34 +71,34 @@ impl Clock {
 
 /// The most of late.
 #[derive(Debug, Clone, Copy, Default)]
-struct Peak {
+struct RecentPeak {
     /// Most in the present interval, and in the one before.
     most: [u64; 2],
     since: Time,
 }
 
-impl Peak {
-    fn add(&mut self, value: u64, at: Time, interval: Span) {
-        if at.since(self.since) > interval {
+impl RecentPeak {
+    fn add_value(&mut self, value: u64, at: Time, interval: Span) {
+        if at.duration_since(self.since) > interval {
             self.most = [0, self.most[0]];
             self.since = at;
         }
         self.most[0] = self.most[0].max(value);
     }
 
-    fn most(&self) -> u64 {
+    fn max_value(&self) -> u64 {
         self.most[0].max(self.most[1])
     }
 }
 
 /// Returns the number of segments of size `mss` that so many bytes take.
-fn segments(bytes: u64, mss: u64) -> u64 {
+fn segment_count(bytes: u64, mss: u64) -> u64 {
     // Nearly all are one, which takes no division.
     if bytes <= mss { u64::from(bytes > 0) } else { bytes.div_ceil(mss.max(1)) }
 }
 
 /// Returns the time for which a peak counts.
-fn horizon(round_trip: Span) -> Span {
+fn peak_horizon(round_trip: Span) -> Span {
     const MIN_HORIZON: Span = Span::from_millis(200);
     (round_trip * 4).max(MIN_HORIZON)
 }
@@ -106,7 +106,7 @@ fn horizon(round_trip: Span) -> Span {
 /// A segment with data.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of the segment")]
-pub(crate) struct Sent {
+pub(crate) struct SentSegment {
     pub(crate) bytes: u64,
     /// Bytes of the segment that are retransmitted.
     pub(crate) again: u64,
@@ -127,23 +127,23 @@ pub(crate) struct Sent {
 
 /// The data of an end so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sending {
-    pub(crate) course: Course,
-    clocks: [Clock; 2],
+pub(crate) struct SentData {
+    pub(crate) course: SenderTimeline,
+    clocks: [AckClock; 2],
     /// Inferred only if no SYN shows them.
-    scales: Option<Box<[Scales; 2]>>,
-    rounds: [Rounds; 2],
-    peak: Peak,
+    scales: Option<Box<[ScaleCounts; 2]>>,
+    rounds: [RoundTripHistory; 2],
+    peak: RecentPeak,
     /// Time with little in flight.
     low: Span,
     /// Time of silence that no window explains.
     silent: Span,
     stalls: Stalls,
-    pub(crate) arrivals: Rates,
-    pub(crate) departures: Rates,
-    pub(crate) acknowledgements: Rates,
+    pub(crate) arrivals: BurstRates,
+    pub(crate) departures: BurstRates,
+    pub(crate) acknowledgements: BurstRates,
     /// Of each full packet behind the one before it.
-    pairs: Rates,
+    pairs: BurstRates,
     pub(crate) lost_before: u64,
     train: u64,
     trains: u64,
@@ -164,7 +164,7 @@ pub(crate) struct Sending {
     is_thinned: bool,
 }
 
-impl Sending {
+impl SentData {
     /// Returns the state of an end that has sent no data, for which the other end allows a window, as it stands in the
     /// header.
     pub(crate) fn new(window: Option<u16>) -> Self {
@@ -174,22 +174,22 @@ impl Sending {
     }
 
     /// Returns the bytes that it takes beyond its own size.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         let rates = [&self.arrivals, &self.departures, &self.acknowledgements, &self.pairs];
-        let scales = if self.scales.is_some() { size_of::<[Scales; 2]>() } else { 0 };
-        self.course.room()
-            + rates.map(Rates::room).iter().sum::<usize>()
-            + self.rounds.iter().map(Rounds::room).sum::<usize>()
+        let scales = if self.scales.is_some() { size_of::<[ScaleCounts; 2]>() } else { 0 };
+        self.course.heap_bytes()
+            + rates.map(BurstRates::heap_bytes).iter().sum::<usize>()
+            + self.rounds.iter().map(RoundTripHistory::heap_bytes).sum::<usize>()
             + scales
     }
 
     /// Leaves out the details that take most room.
-    pub(crate) fn thin(&mut self) {
+    pub(crate) fn reduce_memory(&mut self) {
         self.is_thinned = true;
-        self.course.thin();
-        self.rounds.iter_mut().for_each(Rounds::thin);
+        self.course.reduce_memory();
+        self.rounds.iter_mut().for_each(RoundTripHistory::reduce_memory);
         let rates = [&mut self.arrivals, &mut self.departures, &mut self.acknowledgements, &mut self.pairs];
-        rates.into_iter().for_each(Rates::thin);
+        rates.into_iter().for_each(BurstRates::reduce_memory);
     }
 
     /// Returns false for a small connection whose details were left out.
@@ -198,26 +198,26 @@ impl Sending {
     }
 
     /// Takes note of a segment of new data, or of retransmitted data.
-    pub(crate) fn sent(&mut self, sent: Sent, echo: Option<Echo>, at: Time) {
-        let quiet = self.last_at.map_or(Span::ZERO, |last| at.since(last));
-        self.pass(at);
-        self.advance(at);
+    pub(crate) fn record_sent_segment(&mut self, sent: SentSegment, echo: Option<EchoedState>, at: Time) {
+        let quiet = self.last_at.map_or(Span::ZERO, |last| at.duration_since(last));
+        self.count_elapsed_time(at);
+        self.advance_to(at);
         self.segments += 1;
-        let silence = self.last_sent.map_or(Span::ZERO, |last| at.since(last));
+        let silence = self.last_sent.map_or(Span::ZERO, |last| at.duration_since(last));
         let closed = self.stalls.book_closed_window(at);
         if sent.again == 0 {
-            self.clock(sent.bytes, echo, at);
-            self.train(sent.bytes, [silence, closed], at);
-            self.pair(sent, silence);
+            self.count_clocked_bytes(sent.bytes, echo, at);
+            self.count_train(sent.bytes, [silence, closed], at);
+            self.count_packet_pair(sent, silence);
             self.packets += 1;
             // On the way to a narrow link whole segments are smaller, too, but nothing ends with them.
             self.partial += u64::from(sent.is_pushed && sent.bytes != sent.mss && !sent.bytes.is_multiple_of(sent.mss));
         }
-        let count = segments(sent.bytes, sent.mss);
+        let count = segment_count(sent.bytes, sent.mss);
         self.lost_before += if sent.is_late { count } else { 0 };
         let now = &mut self.course.now;
         now.segments += count;
-        now.again += segments(sent.again, sent.mss);
+        now.again += segment_count(sent.again, sent.mss);
         now.again_bytes += sent.again;
         now.here.flight = sent.next.saturating_sub(sent.acknowledged);
         if sent.again > 0 {
@@ -233,8 +233,8 @@ impl Sending {
             now.echoed.flight = sent.next.saturating_sub(echo.acknowledged);
             now.echoed.window = echo.window.or(now.echoed.window);
             if let Some(rtt) = echo.first_after {
-                now.echoed.took(rtt);
-                self.rounds[1].took(rtt);
+                now.echoed.record_rtt(rtt);
+                self.rounds[1].record_rtt(rtt);
             }
             if let Some(least) = echo.least {
                 now.echoed.takes_at_least(least);
@@ -245,60 +245,60 @@ impl Sending {
             self.infer_scale(has_echo, sent.mss);
         }
         let round_trip = self.round_trip();
-        self.peak.add(flight, at, horizon(round_trip));
+        self.peak.add_value(flight, at, peak_horizon(round_trip));
         self.last_sent = Some(at);
         if !self.has_details() {
             return;
         }
         let [here, elsewhere] = &mut self.rounds;
-        here.sent(flight, sent.again > 0, at, round_trip);
+        here.record_sent_segment(flight, sent.again > 0, at, round_trip);
         // Until the first echo is measured, half of the round trip is not known.
         if has_echo && self.course.now.echoed.least_rtt().is_some() {
-            elsewhere.sent(echoed, sent.again > 0, at, round_trip);
+            elsewhere.record_sent_segment(echoed, sent.again > 0, at, round_trip);
         }
     }
 
     /// Takes note of the first copy of data of which a later one came before it, as the repair of a loss that there was
     /// none.
     pub(crate) fn came_late(&mut self, bytes: u64, mss: u64) {
-        let count = segments(bytes, mss);
+        let count = segment_count(bytes, mss);
         self.segments += 1;
         self.course.now.segments += count;
         self.lost_before = self.lost_before.saturating_sub(count);
     }
 
-    fn advance(&mut self, at: Time) {
+    fn advance_to(&mut self, at: Time) {
         if self.has_details() {
-            self.course.advance(at);
+            self.course.advance_to(at);
         } else {
-            self.course.pass(at);
+            self.course.skip_to(at);
         }
     }
 
     fn infer_scale(&mut self, has_echo: bool, mss: u64) {
         let [here, echoed] = &mut **self.scales.get_or_insert_default();
         let now = &self.course.now;
-        here.sent(now.here.flight, now.here.window, mss);
+        here.record_sent_segment(now.here.flight, now.here.window, mss);
         if has_echo {
-            echoed.sent(now.echoed.flight, now.echoed.window, mss);
+            echoed.record_sent_segment(now.echoed.flight, now.echoed.window, mss);
         }
     }
 
     /// Takes note that everything below `position` was acknowledged, `bytes` of data in all, with the time that it
     /// took.
-    pub(crate) fn acknowledged(&mut self, position: u64, bytes: u64, rtt: Option<Span>, at: Time) {
-        self.pass(at);
-        if self.course.begin().is_none() {
+    pub(crate) fn record_acknowledgement(&mut self, position: u64, bytes: u64, rtt: Option<Span>, at: Time) {
+        self.count_elapsed_time(at);
+        if self.course.begin_time().is_none() {
             return;
         }
-        self.advance(at);
+        self.advance_to(at);
         let has_details = self.has_details();
-        self.clocks[0].acknowledged(at, PROMPT[0]);
-        self.clocks[1].acknowledged(at, PROMPT[1]);
+        self.clocks[0].record_acknowledgement(at, PROMPT[0]);
+        self.clocks[1].record_acknowledgement(at, PROMPT[1]);
         let now = &mut self.course.now;
         if bytes > now.acknowledged {
             if let Some(last) = self.last_acknowledged.filter(|_| has_details && !now.recovers) {
-                self.acknowledgements.add(bytes - now.acknowledged, at.since(last));
+                self.acknowledgements.add_bytes(bytes - now.acknowledged, at.duration_since(last));
             }
             self.last_acknowledged = Some(at);
             now.here.flight = now.here.flight.saturating_sub(bytes - now.acknowledged);
@@ -309,11 +309,11 @@ impl Sending {
             self.repaired_at = None;
             now.recovers = false;
             // The congestion window is smaller from here on.
-            self.peak = Peak { most: [now.here.flight, 0], since: at };
+            self.peak = RecentPeak { most: [now.here.flight, 0], since: at };
         }
         if let Some(rtt) = rtt {
-            now.here.took(rtt);
-            self.rounds[0].took(rtt);
+            now.here.record_rtt(rtt);
+            self.rounds[0].record_rtt(rtt);
         }
     }
 
@@ -324,39 +324,39 @@ impl Sending {
     }
 
     /// Counts the time since the last packet.
-    fn pass(&mut self, at: Time) {
-        let since = self.last_at.map_or(Span::ZERO, |last| at.since(last));
+    fn count_elapsed_time(&mut self, at: Time) {
+        let since = self.last_at.map_or(Span::ZERO, |last| at.duration_since(last));
         let now = &self.course.now;
         let [part, whole] = LOW_FLIGHT;
         let may_send = !now.recovers && now.here.window != Some(0);
-        if may_send && now.here.flight.saturating_mul(whole) < self.peak.most().saturating_mul(part) {
+        if may_send && now.here.flight.saturating_mul(whole) < self.peak.max_value().saturating_mul(part) {
             self.low += since;
         }
         self.last_at = Some(at);
     }
 
-    fn clock(&mut self, bytes: u64, echo: Option<Echo>, at: Time) {
-        let prompt = self.clocks[0].last.is_some_and(|last| at.since(last) <= PROMPT[0]);
-        self.clocks[0].sent(bytes, prompt);
+    fn count_clocked_bytes(&mut self, bytes: u64, echo: Option<EchoedState>, at: Time) {
+        let prompt = self.clocks[0].last.is_some_and(|last| at.duration_since(last) <= PROMPT[0]);
+        self.clocks[0].record_sent_segment(bytes, prompt);
         if let (Some(echo), Some(least)) = (echo, self.course.now.echoed.least_rtt()) {
-            self.clocks[1].sent(bytes, echo.after_last <= least + PROMPT[1]);
+            self.clocks[1].record_sent_segment(bytes, echo.after_last <= least + PROMPT[1]);
         }
     }
 
     /// Takes note of `bytes` of new data after a silence, in a part of which the window was closed.
-    fn train(&mut self, bytes: u64, [silence, closed]: [Span; 2], at: Time) {
+    fn count_train(&mut self, bytes: u64, [silence, closed]: [Span; 2], at: Time) {
         if silence > PROMPT[1] && !self.course.now.recovers {
-            self.pause(silence.saturating_sub(closed));
+            self.count_pause(silence.saturating_sub(closed));
         }
         if silence <= BETWEEN_TRAINS && self.train > 0 {
             self.train += bytes;
             return;
         }
         if let Some(began) = self.train_began {
-            let gap = at.since(began);
+            let gap = at.duration_since(began);
             if self.has_details() {
-                self.departures.add(self.train, gap);
-                self.arrivals.add(self.train, self.gap_before.unwrap_or_default());
+                self.departures.add_bytes(self.train, gap);
+                self.arrivals.add_bytes(self.train, self.gap_before.unwrap_or_default());
             }
             self.gap_before = Some(gap);
             self.trains += 1;
@@ -367,9 +367,9 @@ impl Sending {
     }
 
     /// Counts a silence that no full window causes.
-    fn pause(&mut self, silence: Span) {
+    fn count_pause(&mut self, silence: Span) {
         let round_trip = self.round_trip();
-        if round_trip > Span::ZERO && silence > round_trip.scaled(LONG_SILENCE) + PROMPT[1] {
+        if round_trip > Span::ZERO && silence > round_trip.scale_by(LONG_SILENCE) + PROMPT[1] {
             self.silent += silence.saturating_sub(round_trip);
             self.stalls.book_no_data(silence.saturating_sub(round_trip));
         }
@@ -378,18 +378,18 @@ impl Sending {
     /// Returns the times in which it sent nothing, of a connection that was open from the first time to the second.
     pub(crate) fn stalls(&self, opened: [Time; 2]) -> StallTimes {
         let [first, last] = opened;
-        let begin = self.course.begin().unwrap_or(first);
+        let begin = self.course.begin_time().unwrap_or(first);
         let moved = self.last_sent.max(self.last_acknowledged).unwrap_or(last);
         self.stalls.times(opened, [begin, moved], self.course.now.here.flight == 0)
     }
 
-    fn pair(&mut self, sent: Sent, silence: Span) {
+    fn count_packet_pair(&mut self, sent: SentSegment, silence: Span) {
         let is_measured = self.packets < FIRST_PAIRS || self.packets.is_multiple_of(LATER_PAIRS);
         if sent.bytes < sent.mss || !is_measured || !self.has_details() {
             return;
         }
         if silence >= MIN_SPACING {
-            self.pairs.add(sent.bytes, silence);
+            self.pairs.add_bytes(sent.bytes, silence);
         } else {
             self.pairs.add_unknown(sent.bytes);
         }
@@ -397,27 +397,27 @@ impl Sending {
 
     /// Returns the rate at which bursts of its data arrive; where the capture was taken at this end, at which they are
     /// acknowledged.
-    pub(crate) fn bursts(&self, is_here: bool) -> Option<BurstRate> {
+    pub(crate) fn burst_rate(&self, is_here: bool) -> Option<BurstRate> {
         // Next to cross traffic a smaller share is spaced by the connection's own part of the bottleneck.
         const MIN_SHARE: f64 = 0.3;
         let rates = if is_here { &self.acknowledgements } else { &self.pairs };
-        rates.bursts(MIN_SHARE)
+        rates.burst_rate(MIN_SHARE)
     }
 
     /// Returns the least time of both ways, to the receiver and back and to the sender and back, as far as it is known.
     fn round_trip(&self) -> Span {
         let now = &self.course.now;
-        [now.here, now.echoed].iter().filter_map(View::least_rtt).sum()
+        [now.here, now.echoed].iter().filter_map(SenderState::least_rtt).sum()
     }
 
     fn duration(&self) -> Span {
-        let begin = self.course.begin().unwrap_or(Time::ZERO);
-        self.last_at.map_or(Span::ZERO, |last| last.since(begin))
+        let begin = self.course.begin_time().unwrap_or(Time::ZERO);
+        self.last_at.map_or(Span::ZERO, |last| last.duration_since(begin))
     }
 
     /// Returns the shift of the windows that it goes by, if what it has in flight shows that.
-    pub(crate) fn scale(&self, by_echo: bool) -> Option<u8> {
-        self.scales.as_ref()?[usize::from(by_echo)].shift()
+    pub(crate) fn window_shift(&self, by_echo: bool) -> Option<u8> {
+        self.scales.as_ref()?[usize::from(by_echo)].window_shift()
     }
 
     /// Returns true if most of its segments echo timestamps whose acknowledgements were captured.
@@ -427,20 +427,20 @@ impl Sending {
 
     /// Returns the share of its data that was sent at once when an acknowledgement had arrived, beyond chance; as the
     /// echoes show it where `by_echo` is true.
-    pub(crate) fn clocked(&self, by_echo: bool) -> Option<Ratio> {
-        self.clocks[usize::from(by_echo)].share(self.duration())
+    pub(crate) fn clocked_share(&self, by_echo: bool) -> Option<Ratio> {
+        self.clocks[usize::from(by_echo)].clocked_share(self.duration())
     }
 
     /// Returns the share of the time in which it could have sent much more than it did.
-    pub(crate) fn idle(&self, by_echo: bool) -> Ratio {
+    pub(crate) fn idle_share(&self, by_echo: bool) -> Ratio {
         let idle = if by_echo { self.silent } else { self.low.max(self.silent) };
-        Ratio::new(Ratio::of(idle.as_secs_f64(), self.duration().as_secs_f64()).get().min(1.0))
+        Ratio::new(Ratio::from_quotient(idle.as_secs_f64(), self.duration().as_secs_f64()).get().min(1.0))
     }
 
     /// Returns the sender's round trips since the last loss. `rest` is the part of each on the
     /// other side of the capture.
-    pub(crate) fn quiet(&self, by_echo: bool, rest: Span) -> Option<QuietRounds> {
-        self.rounds[usize::from(by_echo)].quiet(rest)
+    pub(crate) fn quiet_rounds(&self, by_echo: bool, rest: Span) -> Option<QuietRounds> {
+        self.rounds[usize::from(by_echo)].quiet_rounds(rest)
     }
 
     /// Returns the mean size of its trains of segments.
@@ -449,8 +449,8 @@ impl Sending {
     }
 
     /// Returns the share of its packets that hold no whole number of full segments.
-    pub(crate) fn partial(&self) -> Ratio {
-        Ratio::of(self.partial as f64, self.packets.max(1) as f64)
+    pub(crate) fn partial_segment_share(&self) -> Ratio {
+        Ratio::from_quotient(self.partial as f64, self.packets.max(1) as f64)
     }
 }
 
@@ -459,13 +459,13 @@ mod tests {
     use super::*;
 
     /// Sends `count` full segments, one each 15 ms, and has each acknowledged.
-    fn send(sending: &mut Sending, count: u64) {
+    fn send(sending: &mut SentData, count: u64) {
         const MSS: u64 = 1448;
         for _ in 0..count {
             let at = Time::ZERO + Span::from_millis(15) * (sending.segments + 1);
             let acknowledged = sending.segments * MSS;
             let next = acknowledged + MSS;
-            let sent = Sent {
+            let sent = SentSegment {
                 bytes: MSS,
                 again: 0,
                 is_first_open: true,
@@ -476,24 +476,24 @@ mod tests {
                 is_late: false,
                 is_pushed: false,
             };
-            sending.sent(sent, None, at);
-            sending.acknowledged(next, next, Some(Span::from_millis(5)), at + Span::from_millis(5));
+            sending.record_sent_segment(sent, None, at);
+            sending.record_acknowledgement(next, next, Some(Span::from_millis(5)), at + Span::from_millis(5));
         }
     }
 
     #[test]
     fn details_that_were_left_out_take_no_room_again_until_the_connection_is_large() {
-        let mut sending = Sending::new(None);
+        let mut sending = SentData::new(None);
         send(&mut sending, 100);
-        let before = sending.room();
-        sending.thin();
-        let thinned = sending.room();
+        let before = sending.heap_bytes();
+        sending.reduce_memory();
+        let thinned = sending.heap_bytes();
         assert!(thinned * 4 < before, "{thinned} of {before}");
         send(&mut sending, 1_000);
-        assert_eq!(sending.room(), thinned);
+        assert_eq!(sending.heap_bytes(), thinned);
         assert_eq!((sending.segments, sending.course.now.acknowledged), (1_100, 1_100 * 1448));
         send(&mut sending, LARGE);
-        assert!(sending.room() > thinned, "{} of {thinned}", sending.room());
-        assert!(sending.arrivals.mode().is_some() && sending.quiet(false, Span::ZERO).is_some());
+        assert!(sending.heap_bytes() > thinned, "{} of {thinned}", sending.heap_bytes());
+        assert!(sending.arrivals.most_frequent_rate().is_some() && sending.quiet_rounds(false, Span::ZERO).is_some());
     }
 }

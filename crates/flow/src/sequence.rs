@@ -2,12 +2,12 @@
 
 /// The sequence space of one direction.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sequence {
+pub(crate) struct SequenceSpace {
     /// Highest position so far.
     highest: Option<u64>,
 }
 
-impl Sequence {
+impl SequenceSpace {
     /// Returns the position of `number`, which is taken as less than 2 GiB from the highest one so far.
     pub(crate) fn position(self, number: u32) -> u64 {
         // From the second round on, so that what comes before the first packet has a position too.
@@ -18,7 +18,7 @@ impl Sequence {
     }
 
     /// Takes note that `position` was reached.
-    pub(crate) fn reach(&mut self, position: u64) {
+    pub(crate) fn advance_to(&mut self, position: u64) {
         self.highest = self.highest.max(Some(position));
     }
 }
@@ -29,12 +29,12 @@ mod tests {
 
     #[test]
     fn positions_go_on_where_numbers_wrap() {
-        let mut sequence = Sequence::default();
+        let mut sequence = SequenceSpace::default();
         let first = sequence.position(u32::MAX - 10);
-        sequence.reach(first);
+        sequence.advance_to(first);
         let second = sequence.position(20);
         assert_eq!(second - first, 31);
-        sequence.reach(second);
+        sequence.advance_to(second);
         assert_eq!(sequence.position(u32::MAX - 10), first, "an old number keeps its position");
     }
 }

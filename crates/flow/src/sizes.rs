@@ -24,7 +24,7 @@ const LATER: u32 = 64;
 
 /// The most frequent sizes of packets that do not end what a program wrote.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sizes {
+pub(crate) struct SegmentSizes {
     /// Each with its count, which is short by the packets of other sizes (Misra and Gries, 1982).
     counted: [(u32, u32); COUNTED],
     packets: u32,
@@ -32,20 +32,20 @@ pub(crate) struct Sizes {
     segment: u32,
 }
 
-impl Sizes {
+impl SegmentSizes {
     /// Counts a packet with so many bytes of data. A program's data ended with it if `is_pushed`.
-    pub(crate) fn add(&mut self, bytes: u32, is_pushed: bool) {
+    pub(crate) fn add_packet(&mut self, bytes: u32, is_pushed: bool) {
         self.largest = self.largest.max(bytes);
         self.packets = self.packets.saturating_add(1);
         if !is_pushed {
-            self.count(bytes);
+            self.count_size(bytes);
         }
         if self.packets < FIRST || self.packets.is_multiple_of(LATER) {
-            self.segment = self.estimate();
+            self.segment = self.segment_estimate();
         }
     }
 
-    fn count(&mut self, bytes: u32) {
+    fn count_size(&mut self, bytes: u32) {
         let known = self.counted.iter_mut().find(|(size, count)| *count > 0 && *size == bytes);
         if let Some((_, count)) = known {
             *count = count.saturating_add(1);
@@ -56,12 +56,12 @@ impl Sizes {
         }
     }
 
-    fn estimate(&self) -> u32 {
+    fn segment_estimate(&self) -> u32 {
         let most = self.counted.iter().map(|(_, count)| *count).max().unwrap_or(0);
         let frequent = self.counted.iter().filter(|(_, count)| most > 0 && *count * 4 >= most);
         // What several sizes are multiples of is the segment. Without any, all that is known is that none is larger.
         let common = frequent.map(|(size, _)| *size).reduce(|one, other| {
-            let divisor = divisor(one, other);
+            let divisor = greatest_common_divisor(one, other);
             if POSSIBLE.contains(&divisor) { divisor } else { one }
         });
         let size = common.unwrap_or_else(|| self.largest.max(USUAL));
@@ -71,19 +71,19 @@ impl Sizes {
     }
 
     /// Returns the size of full segments.
-    pub(crate) fn segment(&self) -> u64 {
+    pub(crate) fn segment_size(&self) -> u64 {
         self.segment.into()
     }
 
     /// Returns the size of full segments that is assumed of an end without data.
-    pub(crate) const fn usual() -> u64 {
+    pub(crate) const fn default_segment_size() -> u64 {
         USUAL as u64
     }
 }
 
 /// Returns the greatest common divisor.
-fn divisor(one: u32, other: u32) -> u32 {
-    if other == 0 { one } else { divisor(other, one % other) }
+fn greatest_common_divisor(one: u32, other: u32) -> u32 {
+    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
 }
 
 #[cfg(test)]
@@ -91,11 +91,11 @@ mod tests {
     use super::*;
 
     fn seen(packets: impl IntoIterator<Item = (u32, bool)>) -> u64 {
-        let mut sizes = Sizes::default();
+        let mut sizes = SegmentSizes::default();
         for (bytes, is_pushed) in packets {
-            sizes.add(bytes, is_pushed);
+            sizes.add_packet(bytes, is_pushed);
         }
-        sizes.segment()
+        sizes.segment_size()
     }
 
     #[test]

@@ -20,7 +20,7 @@ impl Stalls {
         match self.closed_since {
             None if window == 0 => self.closed_since = Some(at),
             Some(since) if window > 0 => {
-                self.closed += at.since(since);
+                self.closed += at.duration_since(since);
                 self.closed_since = None;
             }
             _ => {}
@@ -33,7 +33,7 @@ impl Stalls {
         if self.closed_since.is_none() && self.closed == Span::ZERO {
             return Span::ZERO;
         }
-        let since = self.closed_since.as_mut().map(|since| at.since(std::mem::replace(since, at)));
+        let since = self.closed_since.as_mut().map(|since| at.duration_since(std::mem::replace(since, at)));
         let closed = std::mem::take(&mut self.closed) + since.unwrap_or_default();
         self.times.closed_window += closed;
         closed
@@ -56,7 +56,7 @@ impl Stalls {
     pub(crate) fn times(mut self, opened: [Time; 2], data: [Time; 2], is_done: bool) -> StallTimes {
         let is_closed = self.closed_since.is_some();
         self.book_closed_window(opened[1]);
-        let after_data = if is_done && !is_closed { opened[1].since(data[1]) } else { Span::ZERO };
-        StallTimes { before_data: data[0].since(opened[0]), after_data, ..self.times }
+        let after_data = if is_done && !is_closed { opened[1].duration_since(data[1]) } else { Span::ZERO };
+        StallTimes { before_data: data[0].duration_since(opened[0]), after_data, ..self.times }
     }
 }

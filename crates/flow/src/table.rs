@@ -7,19 +7,19 @@ use std::net::SocketAddr;
 
 use foldhash::fast::RandomState;
 use fullpipe_units::Time;
-use fullpipe_wire::{Segment, flags};
+use fullpipe_wire::{CapturedSegment, flags};
 
-use crate::finish::{Ended, Explained, Finished, LeftOut, Settled};
-use crate::flow::Begin;
-use crate::followed::Followed;
-use crate::key::Key;
-use crate::packet::{Numbered, Packet};
-use crate::places::{Mark, Places};
-use crate::waiting::Blocks;
+use crate::finish::{EndedFlow, ExplainedTransfers, FinishedFlows, LeftOut, SettledFlows};
+use crate::flow::FirstPacket;
+use crate::followed::FollowedFlow;
+use crate::key::FlowKey;
+use crate::packet::{FlowPacket, NumberedSegment};
+use crate::places::{FlowIndex, HashMark};
+use crate::waiting::PacketBlocks;
 
 /// Bounds of what is kept.
 #[derive(Debug, Clone, Copy)]
-struct Limits {
+struct MemoryLimits {
     /// Connection attempts that wait for an answer. Beyond it the older half is only counted.
     attempts: usize,
     /// Connections that are followed. Beyond it those that were silent longest are finished.
@@ -31,14 +31,14 @@ struct Limits {
     room: usize,
 }
 
-impl Default for Limits {
+impl Default for MemoryLimits {
     fn default() -> Self {
         // A table for so many attempts is full to seven eighths.
         Self { attempts: 7 << 14, followed: 1 << 17, finished: 1 << 16, room: 192 << 20 }
     }
 }
 
-impl Limits {
+impl MemoryLimits {
     /// Returns the limits of one of so many parts.
     fn of_one(self, parts: usize) -> Self {
         let share = |all: usize| (all / parts.max(1)).max(1);
@@ -53,8 +53,8 @@ impl Limits {
 
 /// Connections so far, by keyed hashes: whoever sends the packets must not choose their places.
 #[derive(Debug, Default)]
-pub struct Flows {
-    limits: Limits,
+pub struct FlowTable {
+    limits: MemoryLimits,
     /// True if no other capture is compared with this one.
     is_alone: bool,
     /// Number and time of the first segment.
@@ -62,22 +62,22 @@ pub struct Flows {
     /// Segments so far.
     count: u64,
     /// Places of the latest connection of each key.
-    latest: Places,
+    latest: FlowIndex,
     /// The connection of the segment before.
-    last: Option<Last>,
-    followed: Vec<Followed>,
+    last: Option<LastFlow>,
+    followed: Vec<FollowedFlow>,
     /// Packets of the connections that wait.
-    blocks: Blocks,
+    blocks: PacketBlocks,
     /// Segments of another connection than the one before them, which wait for being followed.
-    queue: Vec<Numbered>,
+    queue: Vec<NumberedSegment>,
     /// Counts each change of the places of connections.
     changes: u64,
     /// Connections that were finished before the end.
-    finished: Vec<Ended>,
+    finished: Vec<EndedFlow>,
     /// Bytes that the states of those that are followed take beyond their own size.
     room: usize,
     /// SYNs without an answer so far: a flood of them must not take the room of connections.
-    attempts: HashMap<Key, Attempt, RandomState>,
+    attempts: HashMap<FlowKey, SynAttempt, RandomState>,
     /// Networks of the connections, the first [`MAX_NETWORKS`] of them: both directions of a connection may pass in
     /// different ones.
     networks: Vec<u32>,
@@ -93,37 +93,37 @@ const MAX_REPEATS: usize = 16;
 
 /// A SYN that waits for its answer.
 #[derive(Debug)]
-struct Attempt {
-    syn: Packet,
+struct SynAttempt {
+    syn: FlowPacket,
     /// Times at which the SYN was retransmitted.
     again: Vec<Time>,
 }
 
-impl Attempt {
+impl SynAttempt {
     /// Returns true if `packet` came from the other end, or may have for a socket that is connected to itself.
-    fn is_from_other(&self, key: &Key, packet: &Packet) -> bool {
+    fn is_from_other(&self, key: &FlowKey, packet: &FlowPacket) -> bool {
         packet.is_from_lower != self.syn.is_from_lower || key.is_to_itself()
     }
 
     /// Returns true if `packet` is the SYN of the other end, which opens the same connection at the same time.
-    fn is_crossed_by(&self, packet: &Packet) -> bool {
+    fn is_crossed_by(&self, packet: &FlowPacket) -> bool {
         packet.is_first_syn() && packet.is_from_lower != self.syn.is_from_lower
     }
 
     /// Returns true if `packet` is the answer to the SYN.
-    fn is_answered_by(&self, key: &Key, packet: &Packet) -> bool {
+    fn is_answered_by(&self, key: &FlowKey, packet: &FlowPacket) -> bool {
         self.is_from_other(key, packet) && packet.acknowledgement == self.syn.sequence.wrapping_add(1)
     }
 
     /// Returns true if `packet` is of the connection that the SYN opens, by its numbers: the answer, or another SYN
     /// that crosses it, or what follows where those were not captured. An acknowledgement of an older connection
     /// between the same ports is none (RFC 9293, 3.10.7.4).
-    fn is_followed_by(&self, key: &Key, packet: &Packet) -> bool {
+    fn is_followed_by(&self, key: &FlowKey, packet: &FlowPacket) -> bool {
         /// Data of which nothing was captured behind a SYN that was.
         const NEAR: u32 = 1 << 24;
         let behind = |number: u32| (1..=NEAR).contains(&number.wrapping_sub(self.syn.sequence));
-        let acknowledges = packet.has(flags::ACK) && behind(packet.acknowledgement);
-        let is_from_other = self.is_from_other(key, packet) && (acknowledges || !packet.has(flags::ACK));
+        let acknowledges = packet.has_flags(flags::ACK) && behind(packet.acknowledgement);
+        let is_from_other = self.is_from_other(key, packet) && (acknowledges || !packet.has_flags(flags::ACK));
         self.is_crossed_by(packet)
             || is_from_other
             || packet.is_from_lower == self.syn.is_from_lower && behind(packet.sequence)
@@ -135,23 +135,23 @@ const QUEUED: usize = 32;
 
 /// The place of a connection, and its ends, by which a segment is known sooner than by a key.
 #[derive(Debug, Clone, Copy)]
-struct Last {
+struct LastFlow {
     place: usize,
     /// The lower end and the higher one.
     ends: [SocketAddr; 2],
     network: u32,
 }
 
-impl Last {
+impl LastFlow {
     /// Returns the entry of the connection at a place, of which the last packet had this key.
-    fn new(place: usize, key: &Key) -> Self {
-        Self { place, ends: key.ends(), network: key.network() }
+    fn new(place: usize, key: &FlowKey) -> Self {
+        Self { place, ends: key.end_addresses(), network: key.network_id() }
     }
 
     /// Returns the connection's place, and true if its lower end sent `segment`; `None` for a
     /// segment of another connection.
     #[inline]
-    fn sender(&self, segment: &Segment) -> Option<(usize, bool)> {
+    fn sender_of_segment(&self, segment: &CapturedSegment) -> Option<(usize, bool)> {
         let [lower, higher] = &self.ends;
         let is_from_lower = segment.source == *lower && segment.destination == *higher;
         let is_its = is_from_lower || segment.source == *higher && segment.destination == *lower;
@@ -160,31 +160,31 @@ impl Last {
 }
 
 /// Returns true if `packet` is the answer to a SYN. Only another connection between the same ports has one that waits.
-fn answers(attempts: &HashMap<Key, Attempt, RandomState>, key: &Key, packet: &Packet) -> bool {
+fn is_syn_answer(attempts: &HashMap<FlowKey, SynAttempt, RandomState>, key: &FlowKey, packet: &FlowPacket) -> bool {
     attempts.get(key).is_some_and(|attempt| attempt.is_answered_by(key, packet))
 }
 
-impl Flows {
+impl FlowTable {
     /// Returns the table of a capture that is compared with no other: the times of their packets are not kept.
     #[must_use]
-    pub fn alone() -> Self {
+    pub fn without_packet_times() -> Self {
         Self { is_alone: true, ..Self::default() }
     }
 
     /// Adds a segment that was captured at `at`.
     #[inline]
-    pub fn add(&mut self, segment: &Segment, at: Time) {
+    pub fn add_segment(&mut self, segment: &CapturedSegment, at: Time) {
         let number = self.count;
         self.begin.get_or_insert((number, at));
         self.count = number + 1;
         let last = self.last.as_ref().filter(|_| self.queue.is_empty());
-        if let Some((place, is_from_lower)) = last.and_then(|last| last.sender(segment)) {
-            if !self.goes_on(place, &Packet::new(segment, at, is_from_lower), Followed::add_next) {
-                self.begin(&Numbered::new(number, segment, at));
+        if let Some((place, is_from_lower)) = last.and_then(|last| last.sender_of_segment(segment)) {
+            if !self.goes_on(place, &FlowPacket::new(segment, at, is_from_lower), FollowedFlow::add_next) {
+                self.begin_flow(&NumberedSegment::new(number, segment, at));
             }
             return;
         }
-        let segment = Numbered::new(number, segment, at);
+        let segment = NumberedSegment::new(number, segment, at);
         self.queue.push(segment);
         if self.queue.len() >= QUEUED {
             self.follow_queued();
@@ -192,62 +192,62 @@ impl Flows {
     }
 
     /// Adds segments of a part of a capture, in their order.
-    pub fn add_all(&mut self, segments: &[Numbered]) {
+    pub fn add_all(&mut self, segments: &[NumberedSegment]) {
         self.follow_queued();
         for part in segments.chunks(QUEUED) {
             if let (Some(first), Some(last)) = (part.first(), part.last()) {
                 self.begin.get_or_insert((first.number, first.packet.at));
                 self.count = last.number + 1;
             }
-            self.follow(part);
+            self.follow_segments(part);
         }
     }
 
     /// Follows the segments that wait.
     fn follow_queued(&mut self) {
         let mut queue = std::mem::take(&mut self.queue);
-        self.follow(&queue);
+        self.follow_segments(&queue);
         queue.clear();
         self.queue = queue;
     }
 
     /// Follows [`QUEUED`] segments at most.
-    fn follow(&mut self, segments: &[Numbered]) {
+    fn follow_segments(&mut self, segments: &[NumberedSegment]) {
         // What each of these reads is in no cache where there are many connections: none waits for another, and the
         // less is done with each, the more of them are read at a time.
-        let (mut marks, mut places) = ([Mark::ZERO; QUEUED], [None; QUEUED]);
+        let (mut marks, mut places) = ([HashMark::ZERO; QUEUED], [None; QUEUED]);
         for (mark, segment) in marks.iter_mut().zip(segments) {
-            *mark = self.latest.mark(&segment.key);
+            *mark = self.latest.key_mark(&segment.key);
         }
         for (place, mark) in places.iter_mut().zip(&marks[..segments.len()]) {
-            *place = self.latest.likely(*mark);
+            *place = self.latest.likely_index(*mark);
         }
         for (place, segment) in places.iter_mut().zip(segments) {
             *place = place.filter(|place| self.is_at(*place, &segment.key));
         }
-        let waiting = places.iter().filter_map(|place| self.followed.get((*place)?)).map(Followed::waiting);
-        std::hint::black_box(waiting.fold(0, |sum, waiting| sum ^ waiting.touch(&self.blocks)));
+        let waiting = places.iter().filter_map(|place| self.followed.get((*place)?)).map(FollowedFlow::waiting_packets);
+        std::hint::black_box(waiting.fold(0, |sum, waiting| sum ^ waiting.prefetch_block(&self.blocks)));
         let (changes, mut last) = (self.changes, None);
         for (place, segment) in places.into_iter().zip(segments) {
-            let place = place.filter(|_| changes == self.changes).or_else(|| self.find(&segment.key));
-            last = place.filter(|place| self.goes_on(*place, &segment.packet, Followed::add));
+            let place = place.filter(|_| changes == self.changes).or_else(|| self.find_flow(&segment.key));
+            last = place.filter(|place| self.goes_on(*place, &segment.packet, FollowedFlow::add_packet));
             if last.is_none() {
-                self.begin(segment);
+                self.begin_flow(segment);
             }
         }
-        let last = last.zip(segments.last()).map(|(place, segment)| Last::new(place, &segment.key));
+        let last = last.zip(segments.last()).map(|(place, segment)| LastFlow::new(place, &segment.key));
         self.last = last.or(self.last);
     }
 
     /// Returns true if the connection of `key` is at this place.
     #[inline]
-    fn is_at(&self, place: usize, key: &Key) -> bool {
+    fn is_at(&self, place: usize, key: &FlowKey) -> bool {
         self.followed.get(place).is_some_and(|flow| flow.has_key(key))
     }
 
     /// Returns the place of the latest connection of `key`.
-    fn find(&self, key: &Key) -> Option<usize> {
-        self.latest.find(key, |place| self.is_at(place, key))
+    fn find_flow(&self, key: &FlowKey) -> Option<usize> {
+        self.latest.find_index(key, |place| self.is_at(place, key))
     }
 
     /// Adds a segment to the connection at a place by `add`. Returns false if it belongs to another one between the
@@ -256,15 +256,15 @@ impl Flows {
     fn goes_on(
         &mut self,
         place: usize,
-        packet: &Packet,
-        add: impl Fn(&mut Followed, &Packet, &mut Blocks) -> isize,
+        packet: &FlowPacket,
+        add: impl Fn(&mut FollowedFlow, &FlowPacket, &mut PacketBlocks) -> isize,
     ) -> bool {
         let Some(flow) = self.followed.get_mut(place) else { return false };
         if flow.is_over(packet) {
             flow.expect_another();
             return false;
         }
-        if flow.expects_another() && answers(&self.attempts, flow.key(), packet) {
+        if flow.expects_another() && is_syn_answer(&self.attempts, flow.key(), packet) {
             return false;
         }
         let growth = add(flow, packet, &mut self.blocks);
@@ -278,15 +278,15 @@ impl Flows {
     }
 
     /// Takes the first segment of a connection, or of one of its directions, or one that may become that.
-    fn begin(&mut self, segment: &Numbered) {
-        self.note_network(segment.key.network());
+    fn begin_flow(&mut self, segment: &NumberedSegment) {
+        self.note_network(segment.key.network_id());
         let crosses = || self.attempts.get(&segment.key).is_some_and(|attempt| attempt.is_crossed_by(&segment.packet));
         if segment.packet.is_first_syn() && !crosses() {
-            self.attempt(segment);
+            self.keep_syn(segment);
         } else if let Some(key) = self.key_of_other_direction(segment) {
-            self.join(&key, segment);
+            self.join_flow(&key, segment);
         } else {
-            self.open(segment.key, segment);
+            self.open_flow(segment.key, segment);
         }
     }
 
@@ -299,15 +299,15 @@ impl Flows {
     /// Returns the key of the connection whose other direction passes in the network of `segment`, as a VLAN may carry
     /// one direction alone: one that this goes on with or answers. `None` without any or with several, as of different
     /// hosts with the same addresses.
-    fn key_of_other_direction(&self, segment: &Numbered) -> Option<Key> {
-        let Numbered { key, packet, .. } = segment;
+    fn key_of_other_direction(&self, segment: &NumberedSegment) -> Option<FlowKey> {
+        let NumberedSegment { key, packet, .. } = segment;
         if self.networks.len() < 2 || self.attempts.contains_key(key) {
             return None;
         }
-        let others = self.networks.iter().filter(|network| **network != key.network());
+        let others = self.networks.iter().filter(|network| **network != key.network_id());
         let mut found = others.map(|network| key.in_network(*network)).filter(|other| {
-            let flow = || self.followed.get(self.find(other)?).filter(|flow| flow.other_key().is_none());
-            answers(&self.attempts, other, packet)
+            let flow = || self.followed.get(self.find_flow(other)?).filter(|flow| flow.other_key().is_none());
+            is_syn_answer(&self.attempts, other, packet)
                 || flow().is_some_and(|flow| flow.may_be_answered_by(packet, &self.blocks))
         });
         found.next().filter(|_| found.next().is_none())
@@ -315,27 +315,27 @@ impl Flows {
 
     /// Adds a segment to the connection of `key`, or the one that its SYN opens, and has all others of its network go
     /// there, too.
-    fn join(&mut self, key: &Key, segment: &Numbered) {
-        if answers(&self.attempts, key, &segment.packet) {
-            self.open(*key, segment);
-        } else if let Some(place) = self.find(key) {
-            self.goes_on(place, &segment.packet, Followed::add);
+    fn join_flow(&mut self, key: &FlowKey, segment: &NumberedSegment) {
+        if is_syn_answer(&self.attempts, key, &segment.packet) {
+            self.open_flow(*key, segment);
+        } else if let Some(place) = self.find_flow(key) {
+            self.goes_on(place, &segment.packet, FollowedFlow::add_packet);
         }
-        let Some(place) = self.find(key) else { return };
+        let Some(place) = self.find_flow(key) else { return };
         let followed = &mut self.followed;
         if let Some(flow) = followed.get_mut(place) {
-            flow.join_network(segment.key.network());
-            self.latest.set(&segment.key, place, |place| followed[place].has_key(&segment.key));
+            flow.join_network(segment.key.network_id());
+            self.latest.set_index(&segment.key, place, |place| followed[place].has_key(&segment.key));
         }
     }
 
     /// Keeps a SYN until it is answered.
-    fn attempt(&mut self, segment: &Numbered) {
+    fn keep_syn(&mut self, segment: &NumberedSegment) {
         if self.attempts.len() >= self.limits.attempts {
             self.forget_older_half();
         }
         let syn = segment.packet;
-        let new = || Attempt { syn, again: Vec::new() };
+        let new = || SynAttempt { syn, again: Vec::new() };
         match self.attempts.entry(segment.key) {
             Entry::Vacant(place) => {
                 place.insert(new());
@@ -364,28 +364,28 @@ impl Flows {
     }
 
     /// Begins the connection of `key` with `segment`, and with the SYN before it if that is there.
-    fn open(&mut self, key: Key, segment: &Numbered) {
+    fn open_flow(&mut self, key: FlowKey, segment: &NumberedSegment) {
         self.changes += 1;
         if self.followed.len() >= self.limits.followed {
             self.finish_silent();
         }
-        let Numbered { number, packet, .. } = *segment;
+        let NumberedSegment { number, packet, .. } = *segment;
         let is_its = self.attempts.get(&key).is_some_and(|attempt| attempt.is_followed_by(&key, &packet));
         let attempt = if is_its { self.attempts.remove(&key) } else { None };
         let first = attempt.as_ref().map_or(packet, |attempt| attempt.syn);
-        let mut flow = Followed::new(Begin::new(key, &first), number, !self.is_alone);
+        let mut flow = FollowedFlow::new(FirstPacket::new(key, &first), number, !self.is_alone);
         flow.note_crossed(&packet);
         if self.attempts.contains_key(&key) {
             flow.expect_another();
         }
-        let again = attempt.iter().flat_map(|attempt| &attempt.again).map(|at| Packet { at: *at, ..first });
+        let again = attempt.iter().flat_map(|attempt| &attempt.again).map(|at| FlowPacket { at: *at, ..first });
         for packet in attempt.iter().map(|attempt| attempt.syn).chain(again).chain([packet]) {
-            self.room = self.room.saturating_add_signed(flow.add(&packet, &mut self.blocks));
+            self.room = self.room.saturating_add_signed(flow.add_packet(&packet, &mut self.blocks));
         }
         let followed = &self.followed;
         let is_its = |place: usize| followed.get(place).is_some_and(|flow| flow.has_key(&key));
-        self.latest.set(&key, followed.len(), is_its);
-        self.last = Some(Last::new(followed.len(), &segment.key));
+        self.latest.set_index(&key, followed.len(), is_its);
+        self.last = Some(LastFlow::new(followed.len(), &segment.key));
         self.followed.push(flow);
     }
 
@@ -396,10 +396,10 @@ impl Flows {
         self.room = 0;
         for index in by_size {
             let flow = &mut self.followed[index];
-            if self.room > 0 && self.room + flow.room() > self.limits.room / 4 {
-                self.left_out.thinned += u64::from(flow.thin());
+            if self.room > 0 && self.room + flow.heap_bytes() > self.limits.room / 4 {
+                self.left_out.thinned += u64::from(flow.reduce_memory());
             }
-            self.room += flow.room();
+            self.room += flow.heap_bytes();
         }
         if self.room > self.limits.room / 8 * 7 {
             self.finish_silent();
@@ -410,7 +410,7 @@ impl Flows {
     fn finish_silent(&mut self) {
         const KEPT: usize = 16;
         self.changes += 1;
-        let mut times: Vec<Time> = self.followed.iter().map(Followed::last).collect();
+        let mut times: Vec<Time> = self.followed.iter().map(FollowedFlow::last_time).collect();
         let middle = times.len() / 2;
         let (_, middle, _) = times.select_nth_unstable(middle);
         let mut sizes: Vec<u64> = self.followed.iter().map(|flow| flow.data_so_far(&self.blocks)).collect();
@@ -421,13 +421,13 @@ impl Flows {
         let (mut index, mut next) = (0, 0);
         let (finished, blocks) = (&mut self.finished, &mut self.blocks);
         self.followed.retain_mut(|flow| {
-            let stays = flow.last() > *middle || flow.data_so_far(blocks) > large;
+            let stays = flow.last_time() > *middle || flow.data_so_far(blocks) > large;
             if stays {
                 places[index] = Some(next);
                 next += 1;
             } else {
-                finished.push(Ended { first: flow.first(), report: flow.report(blocks).0 });
-                flow.end(blocks);
+                finished.push(EndedFlow { first: flow.first_packet(), report: flow.take_report(blocks).0 });
+                flow.release_blocks(blocks);
             }
             index += 1;
             stays
@@ -435,33 +435,33 @@ impl Flows {
         self.left_out.finished_early += (index - next) as u64;
         self.latest.move_all(|place| places[place]);
         self.last = None;
-        self.room = self.followed.iter().map(Followed::room).sum();
+        self.room = self.followed.iter().map(FollowedFlow::heap_bytes).sum();
         self.leave_out_smallest();
     }
 
     fn leave_out_smallest(&mut self) {
         while self.finished.len() > self.limits.finished {
             let middle = self.finished.len() / 2;
-            self.finished.select_nth_unstable_by_key(middle, |ended| Reverse(ended.report.bytes()));
+            self.finished.select_nth_unstable_by_key(middle, |ended| Reverse(ended.report.total_bytes()));
             self.left_out.missing += (self.finished.len() - middle) as u64;
             self.finished.truncate(middle);
         }
     }
 
     /// Returns the number of connections that are followed.
-    pub fn connections(&self) -> usize {
+    pub fn flow_count(&self) -> usize {
         self.followed.len()
     }
 
     /// Returns the number of segments so far.
-    pub fn segments(&self) -> u64 {
+    pub fn segment_count(&self) -> u64 {
         self.count
     }
 
     /// Returns the table in so many parts, each with its share of the bounds. A part is given the
-    /// further segments of its own connections, see [`Numbered::part`], and what they find is
-    /// joined by [`Settled::finish`].
-    pub fn split(mut self, parts: usize) -> Vec<Self> {
+    /// further segments of its own connections, see [`NumberedSegment::part_index`], and what they find is
+    /// joined by [`SettledFlows::finish_parts`].
+    pub fn split_parts(mut self, parts: usize) -> Vec<Self> {
         self.follow_queued();
         let limits = self.limits.of_one(parts);
         let (is_alone, begin, count) = (self.is_alone, self.begin, self.count);
@@ -469,25 +469,25 @@ impl Flows {
         let mut all: Vec<Self> = (0..parts).map(|_| new()).collect();
         let mut places = Vec::with_capacity(self.followed.len());
         for mut flow in self.followed {
-            let number = flow.key().part(parts);
+            let number = flow.key().part_index(parts);
             flow.move_waiting(&self.blocks, &mut all[number].blocks);
             places.push((number, all[number].followed.len()));
-            all[number].room += flow.room();
+            all[number].room += flow.heap_bytes();
             all[number].followed.push(flow);
         }
-        for (number, place) in self.latest.all().map(|place| places[place]) {
+        for (number, place) in self.latest.flow_indices().map(|place| places[place]) {
             let Self { latest, followed, .. } = &mut all[number];
             let flow = &followed[place];
             for key in [Some(*flow.key()), flow.other_key()].into_iter().flatten() {
                 let is_its = |place: usize| followed[place].has_key(&key);
                 // One with two keys is met twice, and another may have one of them since.
-                if latest.find(&key, is_its).is_none_or(|known| known < place) {
-                    latest.set(&key, place, is_its);
+                if latest.find_index(&key, is_its).is_none_or(|known| known < place) {
+                    latest.set_index(&key, place, is_its);
                 }
             }
         }
         for (key, attempt) in self.attempts {
-            all[key.part(parts)].attempts.insert(key, attempt);
+            all[key.part_index(parts)].attempts.insert(key, attempt);
         }
         if let Some(first) = all.first_mut() {
             (first.finished, first.unanswered, first.left_out) = (self.finished, self.unanswered, self.left_out);
@@ -496,16 +496,16 @@ impl Flows {
     }
 
     /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
-    pub fn finish(self, explained: Explained<'_>) -> Finished {
-        Settled::finish(vec![self.settle()], explained)
+    pub fn finish_flows(self, explained: ExplainedTransfers<'_>) -> FinishedFlows {
+        SettledFlows::finish_parts(vec![self.settle_flows()], explained)
     }
 
-    /// Returns the connections once no further segment comes, see [`Settled::finish`].
-    pub fn settle(mut self) -> Settled {
+    /// Returns the connections once no further segment comes, see [`SettledFlows::finish_parts`].
+    pub fn settle_flows(mut self) -> SettledFlows {
         self.follow_queued();
         // SYNs of other connections came between theirs and its answer, but most are in order.
-        self.followed.sort_by_key(Followed::first);
-        Settled {
+        self.followed.sort_by_key(FollowedFlow::first_packet);
+        SettledFlows {
             begin: self.begin,
             followed: self.followed,
             blocks: self.blocks,
@@ -519,7 +519,7 @@ impl Flows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::segment;
+    use crate::segment::empty_segment;
 
     use fullpipe_units::Span;
     use fullpipe_wire::SegmentOptions;
@@ -528,33 +528,33 @@ mod tests {
 
     /// A capture in which a packet passes each millisecond.
     struct Capture {
-        flows: Flows,
+        flows: FlowTable,
         at: Time,
     }
 
     impl Capture {
-        fn new(limits: Limits) -> Self {
-            Self { flows: Flows { limits, ..Flows::default() }, at: Time::ZERO }
+        fn new(limits: MemoryLimits) -> Self {
+            Self { flows: FlowTable { limits, ..FlowTable::default() }, at: Time::ZERO }
         }
 
         /// Adds packet `index` of full segments of a connection.
         fn data(&mut self, connection: u16, index: u32) {
             self.at = self.at + Span::from_millis(1);
             let segment = self.segment(connection, index);
-            self.flows.add(&segment, self.at);
+            self.flows.add_segment(&segment, self.at);
             self.flows.follow_queued();
         }
 
         /// Adds a SYN that gets no answer.
         fn syn(&mut self, connection: u16) {
             let segment = self.segment(connection, 0);
-            self.flows.add(&Segment { flags: flags::SYN, payload: 0, ..segment }, self.at);
+            self.flows.add_segment(&CapturedSegment { flags: flags::SYN, payload: 0, ..segment }, self.at);
             self.flows.follow_queued();
         }
 
-        fn segment(&self, connection: u16, index: u32) -> Segment {
+        fn segment(&self, connection: u16, index: u32) -> CapturedSegment {
             let now = (self.at.as_nanos() / 1_000_000) as u32;
-            Segment {
+            CapturedSegment {
                 source: SocketAddr::from(([192, 0, 2, 1], connection)),
                 sequence: index * MSS,
                 acknowledgement: 1,
@@ -562,75 +562,79 @@ mod tests {
                 payload: MSS,
                 options: SegmentOptions { timestamps: Some((now, 1)), ..SegmentOptions::default() },
                 identification: Some(index as u16 + 1),
-                ..segment()
+                ..empty_segment()
             }
         }
     }
 
     #[test]
     fn connections_beyond_the_limit_are_finished_when_they_are_silent_and_the_smallest_are_left_out() {
-        let mut capture = Capture::new(Limits { followed: 40, finished: 100, ..Limits::default() });
+        let mut capture = Capture::new(MemoryLimits { followed: 40, finished: 100, ..MemoryLimits::default() });
         (0..30).for_each(|index| capture.data(1, index));
         for connection in 2..502 {
             let packets = if connection % 5 == 0 { 2 } else { 1 };
             (0..packets).for_each(|index| capture.data(connection, index));
             assert!(capture.flows.followed.len() <= 40 && capture.flows.finished.len() <= 100);
         }
-        let Finished { flows, transfers, left_out, .. } = capture.flows.finish(Explained::Largest(1));
+        let FinishedFlows { flows, transfers, left_out, .. } =
+            capture.flows.finish_flows(ExplainedTransfers::Largest(1));
         assert_eq!(flows.len() as u64 + left_out.missing, 501);
         assert!(left_out.missing >= 300 && left_out.finished_early >= 400, "{left_out:?}");
         assert!(flows.iter().zip(1..).all(|(flow, number)| flow.number == number));
         assert!(flows.windows(2).all(|pair| pair[0].begin <= pair[1].begin));
         assert_eq!(transfers[0].flows, [1], "the largest stays, though it is silent");
         assert_eq!(flows[0].ends[0].unique_bytes.get(), 30_000);
-        let larger = flows.iter().filter(|flow| flow.bytes().get() == 2_000).count();
+        let larger = flows.iter().filter(|flow| flow.total_bytes().get() == 2_000).count();
         assert!(larger * 2 > flows.len(), "a fifth of all: {larger} of {}", flows.len());
     }
 
     #[test]
     fn parts_find_what_the_whole_finds_whoever_waits() {
         const PARTS: usize = 3;
-        let capture = Capture::new(Limits::default());
-        let segments: Vec<(Segment, Time)> = (0..6_000_u32)
+        let capture = Capture::new(MemoryLimits::default());
+        let segments: Vec<(CapturedSegment, Time)> = (0..6_000_u32)
             .map(|number| {
                 let connection = 1 + (number * 41 % 97) as u16;
                 // Some are retransmitted, some go back, and some SYNs get no answer.
                 let segment = capture.segment(connection, number / 97 - number / 97 % 5 * u32::from(number % 7 == 0));
                 let [source, destination] = [segment.source, segment.destination];
                 let segment = match number % 11 {
-                    0 => Segment { source: destination, destination: source, payload: 100, ..segment },
-                    1 if number > 5_000 => Segment { flags: flags::SYN, payload: 0, ..segment },
+                    0 => CapturedSegment { source: destination, destination: source, payload: 100, ..segment },
+                    1 if number > 5_000 => CapturedSegment { flags: flags::SYN, payload: 0, ..segment },
                     _ => segment,
                 };
                 // Several packets have the same time.
                 (segment, Time::from_nanos(u64::from(number / 4) * 1_000_000))
             })
             .collect();
-        let mut whole = Flows::default();
-        let mut alone = Flows::alone();
-        let mut one_by_one = Flows::default();
-        let mut beginning = Flows::default();
+        let mut whole = FlowTable::default();
+        let mut alone = FlowTable::without_packet_times();
+        let mut one_by_one = FlowTable::default();
+        let mut beginning = FlowTable::default();
         for (segment, at) in &segments {
-            whole.add(segment, *at);
-            alone.add(segment, *at);
-            one_by_one.add(segment, *at);
+            whole.add_segment(segment, *at);
+            alone.add_segment(segment, *at);
+            one_by_one.add_segment(segment, *at);
             one_by_one.follow_queued();
         }
         let (first, rest) = segments.split_at(1_000);
         for (segment, at) in first {
-            beginning.add(segment, *at);
+            beginning.add_segment(segment, *at);
         }
-        let mut parts = beginning.split(PARTS);
+        let mut parts = beginning.split_parts(PARTS);
         for (number, (segment, at)) in (1_000..).zip(rest) {
-            let segment = Numbered::new(number, segment, *at);
-            parts[segment.part(PARTS)].add_all(&[segment]);
+            let segment = NumberedSegment::new(number, segment, *at);
+            parts[segment.part_index(PARTS)].add_all(&[segment]);
         }
-        assert!(parts.iter().all(|part| part.connections() > 10), "each has its share");
-        let joined = Settled::finish(parts.into_iter().rev().map(Flows::settle).collect(), Explained::Largest(3));
-        let whole = whole.finish(Explained::Largest(3));
+        assert!(parts.iter().all(|part| part.flow_count() > 10), "each has its share");
+        let joined = SettledFlows::finish_parts(
+            parts.into_iter().rev().map(FlowTable::settle_flows).collect(),
+            ExplainedTransfers::Largest(3),
+        );
+        let whole = whole.finish_flows(ExplainedTransfers::Largest(3));
         assert!(whole.flows.len() >= 97 && whole.unanswered > 0, "{}", whole.flows.len());
-        let others = [one_by_one.finish(Explained::Largest(3)), joined];
-        let alone = alone.finish(Explained::Largest(3));
+        let others = [one_by_one.finish_flows(ExplainedTransfers::Largest(3)), joined];
+        let alone = alone.finish_flows(ExplainedTransfers::Largest(3));
         assert!(alone.times.is_empty() && others.iter().all(|other| other.times.len() == whole.flows.len()));
         for other in others.into_iter().chain([alone]) {
             assert_eq!(other.flows, whole.flows);
@@ -641,16 +645,16 @@ mod tests {
 
     #[test]
     fn a_socket_connected_to_itself_opens_its_connection_and_sends_all_of_it() {
-        let mut capture = Capture::new(Limits::default());
+        let mut capture = Capture::new(MemoryLimits::default());
         let segment = capture.segment(1, 7);
-        let itself = Segment { destination: segment.source, payload: 0, ..segment };
-        let syn = Segment { flags: flags::SYN, ..itself };
-        let answer = Segment { flags: flags::SYN | flags::ACK, acknowledgement: itself.sequence + 1, ..itself };
-        let data = Segment { sequence: itself.sequence + 1, payload: MSS, ..itself };
+        let itself = CapturedSegment { destination: segment.source, payload: 0, ..segment };
+        let syn = CapturedSegment { flags: flags::SYN, ..itself };
+        let answer = CapturedSegment { flags: flags::SYN | flags::ACK, acknowledgement: itself.sequence + 1, ..itself };
+        let data = CapturedSegment { sequence: itself.sequence + 1, payload: MSS, ..itself };
         for segment in [syn, answer, data] {
-            capture.flows.add(&segment, capture.at);
+            capture.flows.add_segment(&segment, capture.at);
         }
-        let Finished { flows, unanswered, .. } = capture.flows.finish(Explained::Largest(1));
+        let FinishedFlows { flows, unanswered, .. } = capture.flows.finish_flows(ExplainedTransfers::Largest(1));
         assert_eq!((flows.len(), unanswered, flows[0].has_handshake), (1, 0, true));
         let [first, second] = &flows[0].ends;
         assert_eq!((first.packets + first.duplicates, second.packets), (3, 0), "{first:?}");
@@ -660,42 +664,43 @@ mod tests {
     #[test]
     fn a_flood_of_syns_takes_no_more_room_than_is_allowed() {
         let attempts = 7 << 6;
-        let mut capture = Capture::new(Limits { attempts, ..Limits::default() });
+        let mut capture = Capture::new(MemoryLimits { attempts, ..MemoryLimits::default() });
         for connection in 0..5_000 {
             capture.at = capture.at + Span::from_micros(1);
             capture.syn(connection);
             assert!(capture.flows.attempts.capacity() <= attempts, "after {connection}");
         }
-        assert_eq!(capture.flows.finish(Explained::Largest(1)).unanswered, 5_000);
+        assert_eq!(capture.flows.finish_flows(ExplainedTransfers::Largest(1)).unanswered, 5_000);
     }
 
     #[test]
     fn a_connection_takes_less_than_two_kilobytes_until_it_has_many_packets() {
-        let mut capture = Capture::new(Limits::default());
+        let mut capture = Capture::new(MemoryLimits::default());
         capture.syn(1);
-        let answer = Segment { acknowledgement: 1, payload: 0, ..capture.segment(1, 0) };
-        let answer = Segment { source: answer.destination, destination: answer.source, ..answer };
-        capture.flows.add(&answer, capture.at);
+        let answer = CapturedSegment { acknowledgement: 1, payload: 0, ..capture.segment(1, 0) };
+        let answer = CapturedSegment { source: answer.destination, destination: answer.source, ..answer };
+        capture.flows.add_segment(&answer, capture.at);
         capture.flows.follow_queued();
         (0..29).for_each(|index| capture.data(1, index));
         let flow = &capture.flows.followed[0];
-        let taken = size_of_val(flow) + flow.waiting().room();
-        assert!(taken < 2 << 10 && flow.flow().is_none(), "{taken}");
+        let taken = size_of_val(flow) + flow.waiting_packets().heap_bytes();
+        assert!(taken < 2 << 10 && flow.flow_state().is_none(), "{taken}");
         capture.data(1, 29);
         let flow = &capture.flows.followed[0];
-        assert!(flow.waiting().len() == 0 && flow.flow().is_some());
+        assert!(flow.waiting_packets().len() == 0 && flow.flow_state().is_some());
     }
 
     #[test]
     fn small_connections_are_thinned_out_and_the_largest_keeps_its_course() {
         let room = 1 << 20;
-        let mut capture = Capture::new(Limits { room, ..Limits::default() });
+        let mut capture = Capture::new(MemoryLimits { room, ..MemoryLimits::default() });
         for round in 0..400 {
             (0..8).for_each(|index| capture.data(1, round * 8 + index));
             (2..32).for_each(|connection| capture.data(connection, round));
-            assert!(capture.flows.followed.iter().map(Followed::room).sum::<usize>() <= room);
+            assert!(capture.flows.followed.iter().map(FollowedFlow::heap_bytes).sum::<usize>() <= room);
         }
-        let Finished { flows, transfers, left_out, .. } = capture.flows.finish(Explained::Largest(1));
+        let FinishedFlows { flows, transfers, left_out, .. } =
+            capture.flows.finish_flows(ExplainedTransfers::Largest(1));
         assert_eq!((flows.len(), left_out.missing, left_out.finished_early), (31, 0, 0));
         assert!((20..=30).contains(&left_out.thinned), "{left_out:?}");
         assert_eq!(flows[1].ends[0].unique_bytes.get(), 400_000, "its data is counted all the same");

@@ -8,7 +8,7 @@ const MAX_VALUES: usize = 32;
 
 /// Counts of the most frequent values.
 #[derive(Debug, Clone, Default)]
-struct Counts {
+struct ValueCounts {
     values: Vec<u32>,
     /// Count of each of them.
     times: Vec<u32>,
@@ -19,12 +19,12 @@ struct Counts {
     last: usize,
 }
 
-impl Counts {
-    fn add(&mut self, value: u32) {
+impl ValueCounts {
+    fn add_value(&mut self, value: u32) {
         self.all += 1;
         // Most follow their equal.
         if self.values.get(self.last) != Some(&value) {
-            self.last = self.place(value);
+            self.last = self.value_index(value);
             // A new value takes over a count, since it may have been here before (Metwally and others, 2005).
             self.values[self.last] = value;
         }
@@ -33,7 +33,7 @@ impl Counts {
     }
 
     /// Returns the place of a value, or one for it: a new one, or that of the rarest.
-    fn place(&mut self, value: u32) -> usize {
+    fn value_index(&mut self, value: u32) -> usize {
         if let Some(place) = place_of(value, &self.values) {
             return place;
         }
@@ -66,39 +66,39 @@ fn place_of(wanted: u32, all: &[u32]) -> Option<usize> {
 
 /// The windows of one end.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Windows {
+pub(crate) struct WindowFigures {
     range: Option<[u32; 3]>,
     zero: u64,
     begin: Option<Time>,
     /// Windows since the time had last doubled, and those of the time before.
-    counts: [Counts; 2],
+    counts: [ValueCounts; 2],
     /// Time after the begin at which it doubles next.
     doubles_at: Span,
 }
 
-impl Windows {
+impl WindowFigures {
     /// Returns the bytes that they take.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.counts.iter().map(|counts| counts.values.capacity() * 2 * size_of::<u32>()).sum()
     }
 
     /// Takes note of a window in bytes.
-    pub(crate) fn add(&mut self, window: u32, at: Time) {
+    pub(crate) fn add_window(&mut self, window: u32, at: Time) {
         const FIRST: Span = Span::from_millis(100);
-        let elapsed = at.since(*self.begin.get_or_insert(at));
+        let elapsed = at.duration_since(*self.begin.get_or_insert(at));
         if elapsed >= self.doubles_at {
             self.counts.swap(0, 1);
-            self.counts[0] = Counts::default();
+            self.counts[0] = ValueCounts::default();
             self.doubles_at = (elapsed * 2).max(FIRST);
         }
         let [first, least, most] = self.range.unwrap_or([window; 3]);
         self.range = Some([first, least.min(window), most.max(window)]);
         self.zero += u64::from(window == 0);
-        self.counts[0].add(window);
+        self.counts[0].add_value(window);
     }
 
     /// Returns the figures; `None` without a window. They are those of the header's field if it `is_unscaled`.
-    pub(crate) fn figures(&self, is_unscaled: bool) -> Option<AdvertisedWindow> {
+    pub(crate) fn window_figures(&self, is_unscaled: bool) -> Option<AdvertisedWindow> {
         let [first, least, most] = self.range?;
         // Right after a doubling there are few.
         let later = &self.counts[usize::from(self.counts[0].all * 4 < self.counts[1].all)];
@@ -109,7 +109,7 @@ impl Windows {
             least: bytes(least),
             most: bytes(most),
             settled: bytes(settled),
-            settled_share: Ratio::of(f64::from(count), later.all as f64),
+            settled_share: Ratio::from_quotient(f64::from(count), later.all as f64),
             zero: self.zero,
             is_unscaled,
         })
@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn a_window_settles_after_it_has_grown() {
-        let mut windows = Windows::default();
+        let mut windows = WindowFigures::default();
         for millis in 0..10_000_u32 {
             let window = (millis * 100).min(131_070);
-            windows.add(window, Time::ZERO + Span::from_millis(millis.into()));
+            windows.add_window(window, Time::ZERO + Span::from_millis(millis.into()));
         }
-        let figures = windows.figures(false).unwrap();
+        let figures = windows.window_figures(false).unwrap();
         assert_eq!(figures.settled.get(), 131_070);
         assert!(figures.settled_share.get() > 0.99, "{figures:?}");
         assert_eq!((figures.first.get(), figures.most.get(), figures.zero), (0, 131_070, 1));

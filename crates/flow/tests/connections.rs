@@ -5,25 +5,27 @@ mod segment;
 
 use std::net::SocketAddr;
 
-use fullpipe_flow::{Explained, Finished, Flows, FlowsWithTimes, TransferEvidence, of_both, window_edit};
+use fullpipe_flow::{
+    ExplainedTransfers, FinishedFlows, FlowTable, FlowsWithTimes, TransferEvidence, of_both, window_edit,
+};
 use fullpipe_record::{At, CapturePoint, ChangedField, Evidence, FlowPair, FlowReport, WindowEdit};
 use fullpipe_units::{ByteCount, Ratio, Span, Time};
-use fullpipe_wire::{Segment, SegmentOptions, flags};
+use fullpipe_wire::{CapturedSegment, SegmentOptions, flags};
 use proptest::prelude::*;
-use segment::segment;
+use segment::empty_segment;
 
 const MSS: u32 = 1448;
 
 /// A capture under way, of a connection from 40 ms away, taken at the client or the server.
 struct Capture {
-    flows: Flows,
+    flows: FlowTable,
     at: Time,
     identification: u16,
 }
 
 impl Capture {
     fn new() -> Self {
-        Self { flows: Flows::default(), at: Time::ZERO + Span::from_secs(1_000), identification: 0 }
+        Self { flows: FlowTable::default(), at: Time::ZERO + Span::from_secs(1_000), identification: 0 }
     }
 
     fn wait(&mut self, span: Span) -> &mut Self {
@@ -31,16 +33,16 @@ impl Capture {
         self
     }
 
-    fn add(&mut self, segment: Segment) -> &mut Self {
-        self.flows.add(&segment, self.at);
+    fn add(&mut self, segment: CapturedSegment) -> &mut Self {
+        self.flows.add_segment(&segment, self.at);
         self
     }
 
     /// Adds a segment with a new identification, from the client to the server or back.
-    fn sent(&mut self, from_client: bool, segment: Segment) -> &mut Self {
+    fn sent(&mut self, from_client: bool, segment: CapturedSegment) -> &mut Self {
         self.identification += 1;
         let identification = Some(self.identification);
-        self.add(between(from_client, Segment { identification, ..segment }))
+        self.add(between(from_client, CapturedSegment { identification, ..segment }))
     }
 
     fn handshake(&mut self, rtt: Span) -> &mut Self {
@@ -49,17 +51,23 @@ impl Capture {
 
     /// The client offers the first shift of windows, the server the second.
     fn handshake_with(&mut self, rtt: Span, scales: [u8; 2]) -> &mut Self {
-        self.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(scales[0]), ..segment() });
+        self.sent(
+            true,
+            CapturedSegment { sequence: 999, flags: flags::SYN, options: syn_options(scales[0]), ..empty_segment() },
+        );
         self.wait(rtt);
-        let answer = Segment {
+        let answer = CapturedSegment {
             sequence: 4_999,
             acknowledgement: 1_000,
             flags: flags::SYN | flags::ACK,
             options: syn_options(scales[1]),
-            ..segment()
+            ..empty_segment()
         };
         self.sent(false, answer);
-        self.sent(true, Segment { sequence: 1_000, acknowledgement: 5_000, flags: flags::ACK, ..segment() })
+        self.sent(
+            true,
+            CapturedSegment { sequence: 1_000, acknowledgement: 5_000, flags: flags::ACK, ..empty_segment() },
+        )
     }
 
     /// The client sends its segment `index` of data.
@@ -72,8 +80,8 @@ impl Capture {
         self.sent(false, ack(index))
     }
 
-    fn finish(&mut self) -> Finished {
-        std::mem::take(&mut self.flows).finish(Explained::Largest(0))
+    fn finish(&mut self) -> FinishedFlows {
+        std::mem::take(&mut self.flows).finish_flows(ExplainedTransfers::Largest(0))
     }
 
     fn only(&mut self) -> FlowReport {
@@ -87,22 +95,28 @@ fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-fn between(from_client: bool, segment: Segment) -> Segment {
+fn between(from_client: bool, segment: CapturedSegment) -> CapturedSegment {
     let (client, server) = (address("192.0.2.1:40000"), address("198.51.100.2:5201"));
     let (source, destination) = if from_client { (client, server) } else { (server, client) };
-    Segment { source, destination, ..segment }
+    CapturedSegment { source, destination, ..segment }
 }
 
 fn syn_options(scale: u8) -> SegmentOptions {
     SegmentOptions { mss: Some(1460), window_scale: Some(scale), sack_permitted: true, ..SegmentOptions::default() }
 }
 
-fn data(index: u32) -> Segment {
-    Segment { sequence: 1_000 + index * MSS, acknowledgement: 5_000, flags: flags::ACK, payload: MSS, ..segment() }
+fn data(index: u32) -> CapturedSegment {
+    CapturedSegment {
+        sequence: 1_000 + index * MSS,
+        acknowledgement: 5_000,
+        flags: flags::ACK,
+        payload: MSS,
+        ..empty_segment()
+    }
 }
 
-fn ack(index: u32) -> Segment {
-    Segment { sequence: 5_000, acknowledgement: 1_000 + index * MSS, flags: flags::ACK, ..segment() }
+fn ack(index: u32) -> CapturedSegment {
+    CapturedSegment { sequence: 5_000, acknowledgement: 1_000 + index * MSS, flags: flags::ACK, ..empty_segment() }
 }
 
 const RTT: Span = Span::from_millis(40);
@@ -111,7 +125,7 @@ const RTT: Span = Span::from_millis(40);
 fn a_shift_of_windows_above_the_largest_counts_as_that() {
     let mut capture = Capture::new();
     capture.handshake_with(RTT, [255, 200]).data(0).wait(RTT).ack(1).data(1).wait(RTT).ack(2);
-    let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    let FinishedFlows { flows, transfers, .. } = capture.flows.finish_flows(ExplainedTransfers::Largest(1));
     let largest = 1_000 << 14;
     assert_eq!(flows[0].ends[1].window.unwrap().settled.get(), largest);
     let seen = transfers[0].evidence.sender_samples.iter().filter_map(|sample| sample.tcp.snd_wnd);
@@ -141,7 +155,7 @@ fn a_transfer_is_counted_from_its_handshake_on() {
 fn an_initial_window_ends_with_the_acknowledgement_of_some_of_it() {
     let mut capture = Capture::new();
     // A greeting of the server, sent before anything of the client's arrived.
-    let greeting = Segment { payload: 20, ..ack(0) };
+    let greeting = CapturedSegment { payload: 20, ..ack(0) };
     capture.handshake(RTT).data(0).sent(false, greeting).data(1).wait(RTT).ack(2).data(2);
     assert_eq!(capture.only().ends[0].initial_window.get(), 2 * u64::from(MSS));
 }
@@ -153,8 +167,9 @@ fn a_capture_is_taken_where_answers_come_at_once() {
     assert_eq!(at_client.only().point, Some(CapturePoint::First));
 
     let mut at_server = Capture::new();
-    at_server.sent(true, Segment { sequence: 999, flags: flags::SYN, ..segment() });
-    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..segment() };
+    at_server.sent(true, CapturedSegment { sequence: 999, flags: flags::SYN, ..empty_segment() });
+    let answer =
+        CapturedSegment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..empty_segment() };
     at_server.sent(false, answer).wait(RTT).data(0).ack(1);
     assert_eq!(at_server.only().point, Some(CapturePoint::Second));
 }
@@ -178,8 +193,8 @@ fn behind_a_loss_a_late_arrival_is_retransmitted_if_it_was_sent_later_and_reorde
 
     let mut overtaken = Capture::new();
     overtaken.handshake(RTT).data(0);
-    let late = between(true, Segment { identification: Some(100), ..data(1) });
-    let early = between(true, Segment { identification: Some(101), ..data(2) });
+    let late = between(true, CapturedSegment { identification: Some(100), ..data(1) });
+    let early = between(true, CapturedSegment { identification: Some(101), ..data(2) });
     overtaken.add(early).add(late);
     let [client, _] = overtaken.only().ends;
     assert_eq!((client.late_packets, client.reordered_packets), (1, 1));
@@ -200,7 +215,9 @@ fn random_identifications_hide_no_loss() {
             let timestamps = timestamp(time).map(|value| (value, 1));
             let options = SegmentOptions { timestamps, ..SegmentOptions::default() };
             let identification = Some(identification(time));
-            capture.add(between(true, Segment { identification, options, ..data(index) })).wait(Span::from_millis(1));
+            capture
+                .add(between(true, CapturedSegment { identification, options, ..data(index) }))
+                .wait(Span::from_millis(1));
         }
         let [client, _] = capture.only().ends;
         [client.late_packets, client.reordered_packets]
@@ -238,8 +255,8 @@ fn what_is_acknowledged_and_was_never_seen_is_missing_from_the_capture() {
 fn a_mirror_of_both_ports_shows_each_packet_twice_and_it_counts_once() {
     let mut capture = Capture::new();
     capture.handshake(RTT);
-    let one = between(true, Segment { identification: Some(77), ..data(0) });
-    capture.add(one).wait(Span::from_micros(3)).add(Segment { hops_left: 63, ..one });
+    let one = between(true, CapturedSegment { identification: Some(77), ..data(0) });
+    capture.add(one).wait(Span::from_micros(3)).add(CapturedSegment { hops_left: 63, ..one });
     let [client, _] = capture.only().ends;
     assert_eq!((client.data_packets, client.duplicates, client.retransmitted_packets), (1, 1, 0));
 }
@@ -252,7 +269,7 @@ fn duplicate_acknowledgements_of_ipv6_differ_in_their_blocks() {
     for index in 0..40 {
         let sack = [(1_000 + 2 * MSS, 1_000 + (3 + index) * MSS), (0, 0), (0, 0), (0, 0)];
         let options = SegmentOptions { sack, sack_blocks: 1, timestamps: Some((7, 1)), ..SegmentOptions::default() };
-        capture.wait(Span::from_micros(12)).add(between(false, Segment { options, ..ack(1) }));
+        capture.wait(Span::from_micros(12)).add(between(false, CapturedSegment { options, ..ack(1) }));
     }
     let [_, server] = capture.only().ends;
     assert_eq!((server.duplicates, server.duplicate_acks), (0, 39));
@@ -262,7 +279,7 @@ fn duplicate_acknowledgements_of_ipv6_differ_in_their_blocks() {
 fn duplicate_acknowledgements_and_closed_windows_are_counted() {
     let mut capture = Capture::new();
     capture.handshake(RTT).data(0).data(1).data(2).wait(RTT).ack(1).ack(1).ack(1);
-    capture.sent(false, Segment { window: 0, ..ack(3) });
+    capture.sent(false, CapturedSegment { window: 0, ..ack(3) });
     let [_, server] = capture.only().ends;
     assert_eq!((server.duplicate_acks, server.window.unwrap().zero), (2, 1));
 }
@@ -271,8 +288,9 @@ fn duplicate_acknowledgements_and_closed_windows_are_counted() {
 fn the_same_ports_again_are_another_connection() {
     let mut capture = Capture::new();
     capture.handshake(RTT).data(0).wait(Span::from_secs(90));
-    capture.sent(true, Segment { sequence: 77_000, flags: flags::SYN, ..segment() });
-    let answer = Segment { sequence: 1, acknowledgement: 77_001, flags: flags::SYN | flags::ACK, ..segment() };
+    capture.sent(true, CapturedSegment { sequence: 77_000, flags: flags::SYN, ..empty_segment() });
+    let answer =
+        CapturedSegment { sequence: 1, acknowledgement: 77_001, flags: flags::SYN | flags::ACK, ..empty_segment() };
     let finished = capture.sent(false, answer).finish();
     assert_eq!(finished.flows.iter().map(|flow| flow.number).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(finished.flows[1].ends[0].packets, 1);
@@ -280,15 +298,15 @@ fn the_same_ports_again_are_another_connection() {
 
 /// The number of connections of a capture that begins with a whole one, closed by both ends or by a RST of the server,
 /// and goes on with `later` packets after so long.
-fn connections_with(is_reset: bool, later: &[(bool, Segment)], after: Span) -> usize {
+fn connections_with(is_reset: bool, later: &[(bool, CapturedSegment)], after: Span) -> usize {
     let mut capture = Capture::new();
     capture.handshake(RTT).data(0).wait(RTT).ack(1);
     if is_reset {
-        capture.sent(false, Segment { flags: flags::RST | flags::ACK, ..ack(1) });
+        capture.sent(false, CapturedSegment { flags: flags::RST | flags::ACK, ..ack(1) });
     } else {
         let fin = flags::FIN | flags::ACK;
-        capture.sent(true, Segment { payload: 0, flags: fin, ..data(1) });
-        capture.sent(false, Segment { acknowledgement: ack(1).acknowledgement + 1, flags: fin, ..ack(1) });
+        capture.sent(true, CapturedSegment { payload: 0, flags: fin, ..data(1) });
+        capture.sent(false, CapturedSegment { acknowledgement: ack(1).acknowledgement + 1, flags: fin, ..ack(1) });
     }
     capture.wait(after);
     for (from_client, segment) in later {
@@ -299,7 +317,7 @@ fn connections_with(is_reset: bool, later: &[(bool, Segment)], after: Span) -> u
 
 #[test]
 fn the_same_ports_again_are_another_connection_though_its_syn_is_missing() {
-    let moved = |segment: Segment, by: u32| Segment {
+    let moved = |segment: CapturedSegment, by: u32| CapturedSegment {
         sequence: segment.sequence.wrapping_add(by),
         acknowledgement: segment.acknowledgement.wrapping_add(by),
         ..segment
@@ -314,9 +332,9 @@ fn the_same_ports_again_are_another_connection_though_its_syn_is_missing() {
     let repeated = [(true, data(0)), (false, ack(1))];
     assert_eq!(connections_with(false, &repeated, second), 1);
     assert_eq!(connections_with(false, &repeated, minute), 2);
-    let fin = [(false, Segment { flags: flags::FIN | flags::ACK, ..ack(1) })];
+    let fin = [(false, CapturedSegment { flags: flags::FIN | flags::ACK, ..ack(1) })];
     assert_eq!(connections_with(false, &fin, minute), 1);
-    let reset = [(false, moved(Segment { flags: flags::RST, ..ack(1) }, 1_500_000_000))];
+    let reset = [(false, moved(CapturedSegment { flags: flags::RST, ..ack(1) }, 1_500_000_000))];
     assert_eq!(connections_with(false, &reset, second), 1);
 }
 
@@ -324,7 +342,7 @@ fn the_same_ports_again_are_another_connection_though_its_syn_is_missing() {
 fn a_forged_reset_ends_no_connection() {
     let mut capture = Capture::new();
     capture.handshake(RTT).data(0).wait(RTT).ack(1);
-    capture.sent(false, Segment { sequence: 2_000_000_000, flags: flags::RST, ..segment() });
+    capture.sent(false, CapturedSegment { sequence: 2_000_000_000, flags: flags::RST, ..empty_segment() });
     for index in 1..100 {
         capture.data(index).wait(Span::from_secs(2)).ack(index + 1);
     }
@@ -341,14 +359,14 @@ fn a_reset_that_ends_nothing_ends_nothing_later() {
         for index in 0..5_000_u32 {
             let sent = 1_000_u32.wrapping_add(index.wrapping_mul(LENGTH));
             if lost != Some(true) || index < 2 {
-                capture.sent(true, Segment { sequence: sent, payload: LENGTH, ..data(0) });
+                capture.sent(true, CapturedSegment { sequence: sent, payload: LENGTH, ..data(0) });
             }
             capture.wait(RTT);
             if lost != Some(false) || index < 2 {
-                capture.sent(false, Segment { acknowledgement: sent.wrapping_add(LENGTH), ..ack(0) });
+                capture.sent(false, CapturedSegment { acknowledgement: sent.wrapping_add(LENGTH), ..ack(0) });
             }
             if index == 10 || index == 3_000 {
-                capture.sent(false, Segment { sequence: 2_000_000_000, flags: flags::RST, ..segment() });
+                capture.sent(false, CapturedSegment { sequence: 2_000_000_000, flags: flags::RST, ..empty_segment() });
             }
         }
         assert_eq!(capture.finish().flows.len(), 1, "{lost:?}");
@@ -358,38 +376,41 @@ fn a_reset_that_ends_nothing_ends_nothing_later() {
 #[test]
 fn an_answer_to_another_syn_begins_another_connection() {
     let answer = |sequence: u32, acknowledgement: u32| {
-        (false, Segment { sequence, acknowledgement, flags: flags::SYN | flags::ACK, ..segment() })
+        (false, CapturedSegment { sequence, acknowledgement, flags: flags::SYN | flags::ACK, ..empty_segment() })
     };
-    let of_server = |packets: &[(bool, Segment)]| {
+    let of_server = |packets: &[(bool, CapturedSegment)]| {
         let mut capture = Capture::new();
         for (from_client, segment) in packets {
             capture.sent(*from_client, *segment).wait(RTT);
         }
         capture.finish().flows.len()
     };
-    let data = |sequence: u32| (false, Segment { sequence, payload: 500, ..ack(0) });
+    let data = |sequence: u32| (false, CapturedSegment { sequence, payload: 500, ..ack(0) });
     assert_eq!(of_server(&[answer(4_999, 1_000), data(5_000), answer(2_000_000_000, 77)]), 2);
     assert_eq!(of_server(&[data(5_000), answer(2_000_000_000, 77), data(2_000_000_001)]), 2);
-    let both = [(true, Segment { sequence: 999, acknowledgement: 5_000, flags: flags::SYN | flags::ACK, ..segment() })];
+    let both = [(
+        true,
+        CapturedSegment { sequence: 999, acknowledgement: 5_000, flags: flags::SYN | flags::ACK, ..empty_segment() },
+    )];
     assert_eq!(of_server(&[[answer(4_999, 1_000)], both].concat()), 1, "both open it at the same time");
     // The server sends its answer again, maybe made of a cookie; or the packets of a handshake change their order.
     assert_eq!(of_server(&[answer(4_999, 1_000), data(5_000), answer(4_999, 1_000)]), 1);
     assert_eq!(of_server(&[answer(4_999, 1_000), answer(7_000, 1_000), data(7_001)]), 1);
     let mut capture = Capture::new();
-    let third = Segment { sequence: 1_000, acknowledgement: 5_000, flags: flags::ACK, ..segment() };
+    let third = CapturedSegment { sequence: 1_000, acknowledgement: 5_000, flags: flags::ACK, ..empty_segment() };
     capture.sent(true, third).wait(Span::from_micros(20)).sent(false, answer(4_999, 1_000).1).data(0);
     assert_eq!(capture.finish().flows.len(), 1);
 }
 
 #[test]
 fn attempts_that_nobody_answers_are_only_counted() {
-    let mut flows = Flows::default();
+    let mut flows = FlowTable::default();
     for port in 0..600_000_u32 {
         let source = SocketAddr::from(([10, 0, (port >> 16) as u8, 1], port as u16));
-        let syn = Segment { source, sequence: port, flags: flags::SYN, ..segment() };
-        flows.add(&syn, Time::ZERO + Span::from_micros(port.into()));
+        let syn = CapturedSegment { source, sequence: port, flags: flags::SYN, ..empty_segment() };
+        flows.add_segment(&syn, Time::ZERO + Span::from_micros(port.into()));
     }
-    let finished = flows.finish(Explained::Largest(0));
+    let finished = flows.finish_flows(ExplainedTransfers::Largest(0));
     assert_eq!((finished.flows.len(), finished.unanswered), (0, 600_000));
 }
 
@@ -405,32 +426,33 @@ fn a_capture_that_begins_in_the_middle_has_windows_without_a_scale_and_no_handsh
 
 /// The evidence of the only transfer.
 fn evidence(capture: &mut Capture) -> Evidence {
-    let finished = std::mem::take(&mut capture.flows).finish(Explained::Largest(1));
+    let finished = std::mem::take(&mut capture.flows).finish_flows(ExplainedTransfers::Largest(1));
     assert_eq!(finished.transfers.len(), 1);
     finished.transfers.into_iter().next().unwrap().evidence
 }
 
 /// Bytes in flight by the samples, the last first.
 fn in_flight(evidence: &Evidence) -> Vec<u64> {
-    evidence.sender_samples.iter().rev().filter_map(|sample| Some(sample.outstanding()?.get())).collect()
+    evidence.sender_samples.iter().rev().filter_map(|sample| Some(sample.outstanding_bytes()?.get())).collect()
 }
 
 /// A segment whose timestamp is `value` milliseconds and which echoes `echo`.
-fn at_milliseconds(segment: Segment, value: u32, echo: u32) -> Segment {
-    Segment { options: SegmentOptions { timestamps: Some((value, echo)), ..segment.options }, ..segment }
+fn at_milliseconds(segment: CapturedSegment, value: u32, echo: u32) -> CapturedSegment {
+    CapturedSegment { options: SegmentOptions { timestamps: Some((value, echo)), ..segment.options }, ..segment }
 }
 
 #[test]
 fn echoed_timestamps_show_at_the_receiver_what_the_sender_has_in_flight() {
     const WINDOW: u32 = 10;
     let mut capture = Capture::new();
-    capture.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
-    let answer = Segment {
+    capture
+        .sent(true, CapturedSegment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..empty_segment() });
+    let answer = CapturedSegment {
         sequence: 4_999,
         acknowledgement: 1_000,
         flags: flags::SYN | flags::ACK,
         options: syn_options(2),
-        ..segment()
+        ..empty_segment()
     };
     capture.sent(false, answer).wait(Span::from_millis(40));
     // Each segment comes 40 ms after the acknowledgement that allows it.
@@ -455,10 +477,13 @@ fn echoed_timestamps_show_at_the_receiver_what_the_sender_has_in_flight() {
 fn without_timestamps_the_time_of_an_answer_stands_in() {
     const WINDOW: u32 = 10;
     let mut capture = Capture::new();
-    capture.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
-    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..segment() };
+    capture
+        .sent(true, CapturedSegment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..empty_segment() });
+    let answer =
+        CapturedSegment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..empty_segment() };
     capture.sent(false, answer).wait(RTT);
-    capture.sent(true, Segment { sequence: 1_000, acknowledgement: 5_000, flags: flags::ACK, ..segment() });
+    capture
+        .sent(true, CapturedSegment { sequence: 1_000, acknowledgement: 5_000, flags: flags::ACK, ..empty_segment() });
     for index in 0..500 {
         capture.data(index).ack(index + 1);
         capture.wait(Span::from_millis(if index % WINDOW == WINDOW - 1 { 31 } else { 1 }));
@@ -470,15 +495,18 @@ fn without_timestamps_the_time_of_an_answer_stands_in() {
 
 #[test]
 fn a_burst_that_is_answered_while_it_passes_hides_no_round_trip() {
-    let stamped = |own: u32, echo: u32, segment: Segment| {
+    let stamped = |own: u32, echo: u32, segment: CapturedSegment| {
         let options = SegmentOptions { timestamps: Some((own, echo)), ..segment.options };
-        Segment { options, ..segment }
+        CapturedSegment { options, ..segment }
     };
     let mut capture = Capture::new();
-    capture
-        .sent(true, stamped(1, 0, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() }));
+    capture.sent(
+        true,
+        stamped(1, 0, CapturedSegment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..empty_segment() }),
+    );
     let flags = flags::SYN | flags::ACK;
-    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags, options: syn_options(2), ..segment() };
+    let answer =
+        CapturedSegment { sequence: 4_999, acknowledgement: 1_000, flags, options: syn_options(2), ..empty_segment() };
     capture.wait(Span::from_millis(20)).sent(false, stamped(1, 1, answer)).wait(Span::from_millis(20));
     // Twenty segments of one timestamp, each acknowledged 20 ms later: the first one when half of them have passed.
     for step in 0..30 {
@@ -514,7 +542,7 @@ fn data_whose_first_copy_comes_behind_its_repair_was_not_lost() {
     let lost_before = |comes_late: bool| {
         let mut capture = Capture::new();
         capture.handshake(Span::from_millis(40)).data(0);
-        let late = Segment { identification: Some(capture.identification + 1), ..data(1) };
+        let late = CapturedSegment { identification: Some(capture.identification + 1), ..data(1) };
         capture.identification += 1;
         (2..6).for_each(|index| _ = capture.wait(Span::from_millis(1)).data(index));
         capture.ack(1).wait(Span::from_millis(40)).data(1).ack(6);
@@ -534,15 +562,18 @@ fn packets_from_below_what_was_acknowledged_ask_for_the_window() {
     let mut capture = Capture::new();
     capture.handshake(Span::from_millis(40)).data(0).ack(1);
     for millis in [200, 400] {
-        capture.wait(Span::from_millis(millis)).sent(true, Segment { payload: 0, sequence: 1_447, ..data(0) }).ack(1);
+        capture
+            .wait(Span::from_millis(millis))
+            .sent(true, CapturedSegment { payload: 0, sequence: 1_447, ..data(0) })
+            .ack(1);
     }
     assert_eq!(evidence(&mut capture).capture.unwrap().probes, 2);
 }
 
 #[test]
 fn a_byte_that_asks_whether_a_closed_window_is_open_was_not_lost() {
-    let closed = Segment { window: 0, ..ack(1) };
-    let next_byte = Segment { payload: 1, ..data(1) };
+    let closed = CapturedSegment { window: 0, ..ack(1) };
+    let next_byte = CapturedSegment { payload: 1, ..data(1) };
     let mut capture = Capture::new();
     capture.handshake(RTT).data(0).wait(RTT).sent(false, closed);
     for _ in 0..3 {
@@ -551,10 +582,10 @@ fn a_byte_that_asks_whether_a_closed_window_is_open_was_not_lost() {
     // The last one is taken as the window opens.
     let taken = 1_001 + MSS;
     capture.wait(Span::from_secs(5)).sent(true, next_byte).wait(RTT);
-    capture.sent(false, Segment { acknowledgement: taken, ..ack(1) });
-    capture.sent(true, Segment { sequence: taken, ..data(1) }).wait(RTT);
-    capture.sent(false, Segment { acknowledgement: taken + MSS, ..ack(1) });
-    let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    capture.sent(false, CapturedSegment { acknowledgement: taken, ..ack(1) });
+    capture.sent(true, CapturedSegment { sequence: taken, ..data(1) }).wait(RTT);
+    capture.sent(false, CapturedSegment { acknowledgement: taken + MSS, ..ack(1) });
+    let FinishedFlows { flows, transfers, .. } = capture.flows.finish_flows(ExplainedTransfers::Largest(1));
     let [client, server] = &flows[0].ends;
     assert_eq!((client.unique_bytes.get(), client.missing_bytes.get()), (2 * u64::from(MSS) + 1, 0));
     assert_eq!((client.retransmitted_packets, client.late_packets, client.flight.get()), (0, 0, u64::from(MSS)));
@@ -573,7 +604,7 @@ fn times_without_data_are_booked_by_what_they_waited_for() {
     // Nothing to send, a timeout twice as long as the one before, a closed window, and no more data.
     capture.wait(second * 2).data(1).wait(RTT).ack(2).data(2).data(3);
     capture.wait(second * 3).data(2).wait(second * 6).data(2).wait(RTT).ack(4);
-    capture.data(4).wait(RTT).sent(false, Segment { window: 0, ..ack(5) });
+    capture.data(4).wait(RTT).sent(false, CapturedSegment { window: 0, ..ack(5) });
     capture.wait(second * 7).ack(5).data(5).wait(RTT).ack(6).wait(second * 8).ack(6);
     let stalls = capture.only().ends[0].stalls;
     assert_eq!(stalls.before_data, second);
@@ -586,9 +617,9 @@ fn times_without_data_are_booked_by_what_they_waited_for() {
 #[test]
 fn a_window_that_is_closed_at_the_end_is_no_silence_after_the_data() {
     let mut capture = Capture::new();
-    capture.data(7).wait(RTT).sent(false, Segment { window: 0, ..ack(8) });
-    let probe = Segment { payload: 0, sequence: 999 + 8 * MSS, ..data(8) };
-    capture.wait(Span::from_secs(9)).sent(true, probe).sent(false, Segment { window: 0, ..ack(8) });
+    capture.data(7).wait(RTT).sent(false, CapturedSegment { window: 0, ..ack(8) });
+    let probe = CapturedSegment { payload: 0, sequence: 999 + 8 * MSS, ..data(8) };
+    capture.wait(Span::from_secs(9)).sent(true, probe).sent(false, CapturedSegment { window: 0, ..ack(8) });
     let flow = capture.only();
     let stalls = flow.ends[0].stalls;
     assert_eq!((stalls.closed_window, stalls.after_data), (Span::from_secs(9), Span::ZERO));
@@ -602,14 +633,20 @@ fn options_that_a_snap_length_cut_off_are_unknown_and_not_absent() {
     let whole = SegmentOptions { mss: Some(1460), ..SegmentOptions::default() };
     let seen = |options: [SegmentOptions; 2]| {
         let mut capture = Capture::new();
-        capture.sent(true, Segment { sequence: 999, flags: flags::SYN, options: options[0], ..segment() });
-        let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..segment() };
-        capture.wait(RTT).sent(false, Segment { options: options[1], ..answer });
+        capture
+            .sent(true, CapturedSegment { sequence: 999, flags: flags::SYN, options: options[0], ..empty_segment() });
+        let answer = CapturedSegment {
+            sequence: 4_999,
+            acknowledgement: 1_000,
+            flags: flags::SYN | flags::ACK,
+            ..empty_segment()
+        };
+        capture.wait(RTT).sent(false, CapturedSegment { options: options[1], ..answer });
         for index in 0..40 {
             capture.data(index);
         }
         capture.wait(RTT).ack(40);
-        let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+        let FinishedFlows { flows, transfers, .. } = capture.flows.finish_flows(ExplainedTransfers::Largest(1));
         let evidence = &transfers[0].evidence;
         let tcp = &evidence.sender_samples.last().unwrap().tcp;
         let offers = evidence.capture.map(|capture| [capture.sender_offers_scale, capture.receiver_offers_scale]);
@@ -623,22 +660,22 @@ fn options_that_a_snap_length_cut_off_are_unknown_and_not_absent() {
 
 #[test]
 fn a_byte_that_keeps_a_connection_alive_was_not_lost() {
-    let last_byte = Segment { payload: 1, sequence: 999 + MSS, ..data(0) };
+    let last_byte = CapturedSegment { payload: 1, sequence: 999 + MSS, ..data(0) };
     let mut capture = Capture::new();
     capture.handshake(RTT).data(0).wait(RTT).ack(1);
     for _ in 0..2 {
         capture.wait(Span::from_secs(30)).sent(true, last_byte).wait(RTT).ack(1);
     }
     capture.data(1).wait(RTT).ack(2);
-    let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    let FinishedFlows { flows, transfers, .. } = capture.flows.finish_flows(ExplainedTransfers::Largest(1));
     let client = &flows[0].ends[0];
     assert_eq!((client.data_packets, client.unique_bytes.get()), (2, 2 * u64::from(MSS)));
     assert_eq!((client.retransmitted_packets, client.retransmitted_bytes.get()), (0, 0));
     assert_eq!(transfers[0].evidence.capture.as_ref().unwrap().probes, 2);
 
     let mut capture = Capture::new();
-    let byte = Segment { payload: 1, ..data(0) };
-    capture.handshake(RTT).sent(true, byte).ack(0).sent(false, Segment { acknowledgement: 1_001, ..ack(0) });
+    let byte = CapturedSegment { payload: 1, ..data(0) };
+    capture.handshake(RTT).sent(true, byte).ack(0).sent(false, CapturedSegment { acknowledgement: 1_001, ..ack(0) });
     let flow = capture.wait(Span::from_millis(300)).sent(true, byte).only();
     assert_eq!(flow.ends[0].retransmitted_packets, 1, "its acknowledgement was lost behind the capture");
 
@@ -656,10 +693,10 @@ fn a_pace_and_parts_of_segments_are_seen_in_the_trains() {
     // 1000 B every millisecond are 8 Mbit/s.
     for index in 0..400_u32 {
         let flags = flags::ACK | flags::PSH;
-        let part = Segment { sequence: 1_000 + index * 1_000, payload: 1_000, flags, ..data(0) };
+        let part = CapturedSegment { sequence: 1_000 + index * 1_000, payload: 1_000, flags, ..data(0) };
         capture.sent(true, part).wait(Span::from_millis(1));
         if index >= 40 {
-            capture.sent(false, Segment { acknowledgement: 1_000 + (index - 39) * 1_000, ..ack(0) });
+            capture.sent(false, CapturedSegment { acknowledgement: 1_000 + (index - 39) * 1_000, ..ack(0) });
         }
     }
     let seen = evidence(&mut capture).capture.unwrap();
@@ -670,17 +707,20 @@ fn a_pace_and_parts_of_segments_are_seen_in_the_trains() {
 
 #[test]
 fn connections_side_by_side_are_one_transfer() {
-    let mut flows = Flows::default();
+    let mut flows = FlowTable::default();
     let at = |millis: u64| Time::ZERO + Span::from_millis(millis);
     for index in 0..1_000_u32 {
         for stream in 0..3_u16 {
             let source = SocketAddr::new(address("192.0.2.1:0").ip(), 40_000 + stream);
-            flows.add(&Segment { source, ..data(index) }, at(u64::from(index)));
+            flows.add_segment(&CapturedSegment { source, ..data(index) }, at(u64::from(index)));
         }
         // Another server's connection at the same time.
-        flows.add(&Segment { destination: address("198.51.100.2:22"), ..data(index) }, at(u64::from(index)));
+        flows.add_segment(
+            &CapturedSegment { destination: address("198.51.100.2:22"), ..data(index) },
+            at(u64::from(index)),
+        );
     }
-    let finished = flows.finish(Explained::Largest(2));
+    let finished = flows.finish_flows(ExplainedTransfers::Largest(2));
     let sizes: Vec<usize> = finished.transfers.iter().map(|transfer| transfer.flows.len()).collect();
     assert_eq!(sizes, [3, 1]);
     assert_eq!(finished.transfers[0].evidence.request.streams, 3);
@@ -688,14 +728,17 @@ fn connections_side_by_side_are_one_transfer() {
 
 #[test]
 fn the_same_packets_within_a_tunnel_are_no_second_stream() {
-    let mut flows = Flows::default();
+    let mut flows = FlowTable::default();
     for index in 0..1_000_u32 {
         let at = Time::ZERO + Span::from_millis(index.into());
         for network in [0, 7] {
-            flows.add(&Segment { network, ..data(index) }, at + Span::from_micros(u64::from(network) * 3));
+            flows.add_segment(
+                &CapturedSegment { network, ..data(index) },
+                at + Span::from_micros(u64::from(network) * 3),
+            );
         }
     }
-    let finished = flows.finish(Explained::Largest(2));
+    let finished = flows.finish_flows(ExplainedTransfers::Largest(2));
     let sizes: Vec<usize> = finished.transfers.iter().map(|transfer| transfer.flows.len()).collect();
     assert_eq!((finished.flows.len(), sizes), (2, vec![1, 1]));
 }
@@ -704,15 +747,22 @@ fn the_same_packets_within_a_tunnel_are_no_second_stream() {
 /// Adds a handshake and `count` segments with their acknowledgements, in a network for each direction. Segments have
 /// numbers `shift` higher.
 fn transfer_in(capture: &mut Capture, networks: [u32; 2], count: u32, shift: u32) {
-    let mut pass = |from_client: bool, segment: Segment| {
+    let mut pass = |from_client: bool, segment: CapturedSegment| {
         let network = networks[usize::from(!from_client)];
         let (sequence, acknowledgement) = (segment.sequence + shift, segment.acknowledgement + shift);
-        capture.wait(Span::from_millis(1)).sent(from_client, Segment { network, sequence, acknowledgement, ..segment });
+        capture
+            .wait(Span::from_millis(1))
+            .sent(from_client, CapturedSegment { network, sequence, acknowledgement, ..segment });
     };
-    pass(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
+    pass(true, CapturedSegment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..empty_segment() });
     let syn_ack = flags::SYN | flags::ACK;
-    let answer =
-        Segment { sequence: 4_999, acknowledgement: 1_000, flags: syn_ack, options: syn_options(2), ..segment() };
+    let answer = CapturedSegment {
+        sequence: 4_999,
+        acknowledgement: 1_000,
+        flags: syn_ack,
+        options: syn_options(2),
+        ..empty_segment()
+    };
     pass(false, answer);
     for index in 0..count {
         pass(true, data(index));
@@ -725,14 +775,14 @@ fn directions_that_pass_in_different_networks_are_one_connection() {
     for networks in [[7, 0], [0, 7], [7, 8]] {
         let mut capture = Capture::new();
         // Of others, of which it is known that there are several networks.
-        let other = Segment { source: address("192.0.2.9:1"), destination: address("192.0.2.8:2"), ..data(0) };
-        capture.add(Segment { network: 7, ..other }).add(Segment { network: 9, ..other });
+        let other = CapturedSegment { source: address("192.0.2.9:1"), destination: address("192.0.2.8:2"), ..data(0) };
+        capture.add(CapturedSegment { network: 7, ..other }).add(CapturedSegment { network: 9, ..other });
         transfer_in(&mut capture, networks, 100, 0);
         let finished = capture.finish();
         assert_eq!((finished.flows.len(), finished.unanswered), (3, 0), "{networks:?}");
         let flow = finished.flows.iter().find(|flow| flow.has_handshake).unwrap();
         assert_eq!(flow.ends.each_ref().map(|end| end.packets), [101, 101]);
-        assert_eq!((flow.bytes().get(), flow.ends[0].missing_bytes.get()), (100 * u64::from(MSS), 0));
+        assert_eq!((flow.total_bytes().get(), flow.ends[0].missing_bytes.get()), (100 * u64::from(MSS), 0));
     }
 }
 
@@ -744,12 +794,12 @@ fn directions_in_different_networks_are_found_from_the_middle_on() {
             let mut pass = |from_client: bool| {
                 let segment = if from_client { data(index) } else { ack(index.saturating_sub(20)) };
                 capture.wait(Span::from_millis(1));
-                capture.sent(from_client, Segment { network: u32::from(from_client), ..segment });
+                capture.sent(from_client, CapturedSegment { network: u32::from(from_client), ..segment });
             };
             pass(first_from_client);
             pass(!first_from_client);
         }
-        assert_eq!(capture.only().bytes().get(), 100 * u64::from(MSS));
+        assert_eq!(capture.only().total_bytes().get(), 100 * u64::from(MSS));
     }
 }
 
@@ -759,21 +809,21 @@ fn hosts_with_the_same_addresses_in_other_networks_are_others() {
     for (network, count) in [(1, 30), (2, 50), (3, 70)] {
         transfer_in(&mut capture, [network, network], count, network << 28);
     }
-    let sizes: Vec<u64> = capture.finish().flows.iter().map(|flow| flow.bytes().get() / u64::from(MSS)).collect();
+    let sizes: Vec<u64> = capture.finish().flows.iter().map(|flow| flow.total_bytes().get() / u64::from(MSS)).collect();
     assert_eq!(sizes, [30, 50, 70]);
     // One direction of each of two, and what may be the other one of both.
     for index in 0..50 {
         for network in [1, 2] {
-            capture.sent(true, Segment { network, ..data(index) });
+            capture.sent(true, CapturedSegment { network, ..data(index) });
         }
-        capture.sent(false, Segment { network: 3, ..ack(index) });
+        capture.sent(false, CapturedSegment { network: 3, ..ack(index) });
     }
     assert_eq!(capture.finish().flows.len(), 3);
     // Numbers that do not fit.
     for index in 0..50 {
-        capture.sent(true, Segment { network: 1, ..data(index) });
+        capture.sent(true, CapturedSegment { network: 1, ..data(index) });
         let elsewhere = ack(index).acknowledgement + (1 << 30);
-        capture.sent(false, Segment { network: 2, acknowledgement: elsewhere, ..ack(index) });
+        capture.sent(false, CapturedSegment { network: 2, acknowledgement: elsewhere, ..ack(index) });
     }
     assert_eq!(capture.finish().flows.len(), 2);
 }
@@ -781,11 +831,11 @@ fn hosts_with_the_same_addresses_in_other_networks_are_others() {
 #[test]
 fn two_syns_that_cross_open_one_connection() {
     let mut capture = Capture::new();
-    let syn = Segment { flags: flags::SYN, options: syn_options(1), ..segment() };
-    let crossing = [Segment { sequence: 999, ..syn }, Segment { sequence: 4_999, ..syn }];
+    let syn = CapturedSegment { flags: flags::SYN, options: syn_options(1), ..empty_segment() };
+    let crossing = [CapturedSegment { sequence: 999, ..syn }, CapturedSegment { sequence: 4_999, ..syn }];
     let answers = [(999, 5_000), (4_999, 1_000)].map(|(sequence, acknowledgement)| {
         let flags = flags::SYN | flags::ACK;
-        Segment { sequence, acknowledgement, flags, options: syn_options(1), ..segment() }
+        CapturedSegment { sequence, acknowledgement, flags, options: syn_options(1), ..empty_segment() }
     });
     capture.sent(true, crossing[0]).sent(false, crossing[1]).wait(Span::from_secs(1)).sent(false, crossing[1]);
     capture.sent(true, answers[0]).sent(false, answers[1]).data(0).data(1).ack(2);
@@ -793,30 +843,37 @@ fn two_syns_that_cross_open_one_connection() {
     assert_eq!((finished.flows.len(), finished.unanswered), (1, 0));
     let flow = &finished.flows[0];
     assert!(flow.has_handshake && flow.ends.iter().all(|end| end.window_scale == Some(1)));
-    assert_eq!((flow.bytes().get(), flow.ends[1].packets), (2 * u64::from(MSS), 4));
+    assert_eq!((flow.total_bytes().get(), flow.ends[1].packets), (2 * u64::from(MSS), 4));
 }
 
 #[test]
 fn a_stale_acknowledgement_between_a_syn_and_its_answer_is_of_another_connection() {
     let mut capture = Capture::new();
-    let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() };
-    let stale = Segment { sequence: 3_000_000_000, acknowledgement: 2_000_000_000, flags: flags::ACK, ..segment() };
-    let reset = Segment { sequence: 2_000_000_000, flags: flags::RST, ..segment() };
+    let syn = CapturedSegment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..empty_segment() };
+    let stale = CapturedSegment {
+        sequence: 3_000_000_000,
+        acknowledgement: 2_000_000_000,
+        flags: flags::ACK,
+        ..empty_segment()
+    };
+    let reset = CapturedSegment { sequence: 2_000_000_000, flags: flags::RST, ..empty_segment() };
     capture.sent(true, syn).wait(RTT).sent(false, stale).sent(true, reset).wait(Span::from_secs(1));
     capture.handshake(RTT).data(0).data(1).wait(RTT).ack(2);
     let finished = capture.finish();
     assert_eq!((finished.flows.len(), finished.unanswered), (2, 0), "{finished:?}");
     let flow = finished.flows.iter().find(|flow| flow.has_handshake).unwrap();
-    assert_eq!((flow.bytes().get(), flow.ends[0].syns, flow.ends[1].packets), (2 * u64::from(MSS), 2, 2));
+    assert_eq!((flow.total_bytes().get(), flow.ends[0].syns, flow.ends[1].packets), (2 * u64::from(MSS), 2, 2));
     assert!(flow.ends.iter().all(|end| end.missing_bytes == ByteCount::ZERO && end.unseen == ByteCount::ZERO));
 }
 
 #[test]
 fn a_syn_that_passes_behind_its_answer_opens_no_other_connection() {
     let mut capture = Capture::new();
-    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..segment() };
-    capture.sent(false, Segment { options: syn_options(2), ..answer });
-    capture.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
+    let answer =
+        CapturedSegment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..empty_segment() };
+    capture.sent(false, CapturedSegment { options: syn_options(2), ..answer });
+    capture
+        .sent(true, CapturedSegment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..empty_segment() });
     capture.data(0).ack(1);
     let finished = capture.finish();
     assert_eq!((finished.flows.len(), finished.unanswered), (1, 0));
@@ -824,42 +881,51 @@ fn a_syn_that_passes_behind_its_answer_opens_no_other_connection() {
     assert_eq!(ends.each_ref().map(|end| end.window_scale), [Some(1), Some(2)]);
     assert!(finished.flows[0].has_handshake, "its SYN is there");
     // The next one between the same ports is another.
-    let again = Segment { sequence: 77_777, flags: flags::SYN, ..segment() };
+    let again = CapturedSegment { sequence: 77_777, flags: flags::SYN, ..empty_segment() };
     assert_eq!(capture.sent(false, answer).sent(true, again).finish().unanswered, 1);
 }
 
-fn one_way(from_client: bool) -> Finished {
+fn one_way(from_client: bool) -> FinishedFlows {
     let mut capture = Capture::new();
     let flags = flags::SYN | flags::ACK;
     if from_client {
-        capture.sent(true, Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() });
+        capture.sent(
+            true,
+            CapturedSegment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..empty_segment() },
+        );
     } else {
-        let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags, options: syn_options(2), ..segment() };
+        let answer = CapturedSegment {
+            sequence: 4_999,
+            acknowledgement: 1_000,
+            flags,
+            options: syn_options(2),
+            ..empty_segment()
+        };
         capture.sent(false, answer);
     }
     for index in 0..2_000 {
         capture.sent(from_client, if from_client { data(index) } else { ack(index + 1) });
         capture.wait(Span::from_millis(1));
     }
-    capture.flows.finish(Explained::Largest(1))
+    capture.flows.finish_flows(ExplainedTransfers::Largest(1))
 }
 
 #[test]
 fn of_data_alone_its_rate_is_known_and_neither_flight_nor_window() {
-    let Finished { flows, transfers, .. } = one_way(true);
-    assert_eq!((flows[0].sender(), flows[0].ends[0].flight.get()), (0, 0));
+    let FinishedFlows { flows, transfers, .. } = one_way(true);
+    assert_eq!((flows[0].sender_index(), flows[0].ends[0].flight.get()), (0, 0));
     let evidence = &transfers[0].evidence;
     assert_eq!(evidence.capture.unwrap().only, Some(At::Sender));
     let last = evidence.sender_samples.last().unwrap();
-    assert_eq!((last.bytes.get(), last.outstanding(), last.tcp.snd_wnd), (2_000 * u64::from(MSS), None, None));
+    assert_eq!((last.bytes.get(), last.outstanding_bytes(), last.tcp.snd_wnd), (2_000 * u64::from(MSS), None, None));
     let rate = evidence.steady.unwrap().rate.as_mbps();
     assert!((rate - f64::from(MSS) * 8e-3).abs() < 0.1, "{rate}");
 }
 
 #[test]
 fn of_acknowledgements_alone_the_sender_is_the_end_without_a_packet() {
-    let Finished { flows, transfers, .. } = one_way(false);
-    let sender = flows[0].sender();
+    let FinishedFlows { flows, transfers, .. } = one_way(false);
+    let sender = flows[0].sender_index();
     assert_eq!(flows[0].ends[sender].address, "192.0.2.1:40000");
     assert_eq!(flows[0].ends[sender].missing_bytes.get(), 2_000 * u64::from(MSS));
     assert!((flows[0].ends[sender].rate.as_mbps() - f64::from(MSS) * 8e-3).abs() < 0.1);
@@ -871,9 +937,9 @@ fn without_a_syn_jumbo_frames_are_segments() {
     const JUMBO: u32 = 8_948;
     let mut capture = Capture::new();
     for index in 0..100 {
-        capture.sent(true, Segment { sequence: 1_000 + index * JUMBO, payload: JUMBO, ..data(0) });
+        capture.sent(true, CapturedSegment { sequence: 1_000 + index * JUMBO, payload: JUMBO, ..data(0) });
     }
-    let Finished { flows, transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    let FinishedFlows { flows, transfers, .. } = capture.flows.finish_flows(ExplainedTransfers::Largest(1));
     assert_eq!(flows[0].ends[0].segment_size.get(), u64::from(JUMBO));
     let last = transfers[0].evidence.sender_samples.last().unwrap();
     assert_eq!((last.tcp.snd_mss.unwrap().get(), last.tcp.data_segs_out.unwrap().get()), (u64::from(JUMBO), 100));
@@ -882,16 +948,16 @@ fn without_a_syn_jumbo_frames_are_segments() {
 #[test]
 fn the_transfer_of_a_connection_is_explained_though_another_is_larger() {
     let explained = |server: &str| {
-        let mut flows = Flows::default();
+        let mut flows = FlowTable::default();
         for index in 0..1_000_u32 {
             let at = Time::ZERO + Span::from_millis(index.into());
-            flows.add(&data(index), at);
+            flows.add_segment(&data(index), at);
             if index.is_multiple_of(4) {
-                flows.add(&Segment { destination: address("198.51.100.2:22"), ..data(index) }, at);
+                flows.add_segment(&CapturedSegment { destination: address("198.51.100.2:22"), ..data(index) }, at);
             }
         }
-        let Finished { flows, transfers, .. } =
-            flows.finish(Explained::Between([address(server), address("192.0.2.1:40000")]));
+        let FinishedFlows { flows, transfers, .. } =
+            flows.finish_flows(ExplainedTransfers::Between([address(server), address("192.0.2.1:40000")]));
         assert_eq!(transfers.len(), 1);
         let number = usize::try_from(transfers[0].flows[0]).unwrap();
         flows[number - 1].ends[1].address.clone()
@@ -909,13 +975,13 @@ fn acknowledgements_of_what_arrived_twice_are_counted() {
         let mut sack = [(0, 0); 4];
         sack[..blocks.len()].copy_from_slice(blocks);
         let options = SegmentOptions { sack, sack_blocks: blocks.len() as u8, ..SegmentOptions::default() };
-        Segment { options, ..ack(index) }
+        CapturedSegment { options, ..ack(index) }
     };
     // One that was acknowledged (RFC 2883, 4.1), one within a block above (4.2), and a block that says neither.
     capture.sent(false, with(2, &[(at(0), at(1))]));
     capture.sent(false, with(2, &[(at(3), at(4)), (at(3), at(4))]));
     capture.sent(false, with(2, &[(at(3), at(4))]));
-    let Finished { transfers, .. } = capture.flows.finish(Explained::Largest(1));
+    let FinishedFlows { transfers, .. } = capture.flows.finish_flows(ExplainedTransfers::Largest(1));
     let last = transfers[0].evidence.sender_samples.last().unwrap();
     assert_eq!(last.tcp.dsack_dups.unwrap().get(), 2);
 }
@@ -923,9 +989,10 @@ fn acknowledgements_of_what_arrived_twice_are_counted() {
 #[test]
 fn a_syn_that_is_sent_again_is_counted_and_its_answer_measures_nothing() {
     let mut capture = Capture::new();
-    let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() };
+    let syn = CapturedSegment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..empty_segment() };
     capture.sent(true, syn).wait(Span::from_secs(1)).sent(true, syn).wait(RTT);
-    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..segment() };
+    let answer =
+        CapturedSegment { sequence: 4_999, acknowledgement: 1_000, flags: flags::SYN | flags::ACK, ..empty_segment() };
     capture.sent(false, answer);
     let flow = capture.only();
     assert_eq!((flow.ends[0].syns, flow.ends[0].packets), (2, 2));
@@ -934,10 +1001,10 @@ fn a_syn_that_is_sent_again_is_counted_and_its_answer_measures_nothing() {
 
 #[test]
 fn a_handshake_of_which_a_part_was_sent_again_shows_no_idle_round_trip() {
-    let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..segment() };
+    let syn = CapturedSegment { sequence: 999, flags: flags::SYN, options: syn_options(1), ..empty_segment() };
     let syn_ack = flags::SYN | flags::ACK;
-    let answer = Segment { sequence: 4_999, acknowledgement: 1_000, flags: syn_ack, ..syn };
-    let idle = |lost: &[Segment]| {
+    let answer = CapturedSegment { sequence: 4_999, acknowledgement: 1_000, flags: syn_ack, ..syn };
+    let idle = |lost: &[CapturedSegment]| {
         let mut capture = Capture::new();
         for segment in lost {
             capture.sent(true, *segment).wait(Span::from_secs(1));
@@ -955,26 +1022,32 @@ fn a_handshake_of_which_a_part_was_sent_again_shows_no_idle_round_trip() {
 /// Compares captures of which no times are known.
 fn pairs(first: &[FlowReport], second: &[FlowReport]) -> Vec<FlowPair> {
     let without_times = |flows| FlowsWithTimes { flows, times: &[] };
-    fullpipe_flow::pairs(without_times(first), without_times(second))
+    fullpipe_flow::match_flows(without_times(first), without_times(second))
 }
 
 /// A connection of three segments as it passes a place `hops` routers behind the client, which a device before it may
 /// have changed.
-fn passing(hops: u8, edit: impl Fn(Segment) -> Segment) -> Vec<FlowReport> {
+fn passing(hops: u8, edit: impl Fn(CapturedSegment) -> CapturedSegment) -> Vec<FlowReport> {
     let mut capture = Capture::new();
-    let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(7), hops_left: 64 - hops, ..segment() };
-    let first_syn = edit(syn);
-    let acknowledging = |segment: Segment| {
-        let acknowledgement = segment.acknowledgement.wrapping_add(first_syn.sequence - syn.sequence);
-        Segment { acknowledgement, ..segment }
+    let syn = CapturedSegment {
+        sequence: 999,
+        flags: flags::SYN,
+        options: syn_options(7),
+        hops_left: 64 - hops,
+        ..empty_segment()
     };
-    let answer = Segment {
+    let first_syn = edit(syn);
+    let acknowledging = |segment: CapturedSegment| {
+        let acknowledgement = segment.acknowledgement.wrapping_add(first_syn.sequence - syn.sequence);
+        CapturedSegment { acknowledgement, ..segment }
+    };
+    let answer = CapturedSegment {
         sequence: 4_999,
         acknowledgement: 1_000,
         flags: flags::SYN | flags::ACK,
         options: syn_options(9),
         hops_left: 60 + hops,
-        ..segment()
+        ..empty_segment()
     };
     capture.sent(true, first_syn).sent(false, acknowledging(answer));
     for index in 0..3 {
@@ -987,7 +1060,7 @@ fn passing(hops: u8, edit: impl Fn(Segment) -> Segment) -> Vec<FlowReport> {
 #[test]
 fn two_captures_show_what_was_lost_and_changed_between_them() {
     let near = passing(0, |segment| segment);
-    let lowered = |segment: Segment| Segment {
+    let lowered = |segment: CapturedSegment| CapturedSegment {
         options: SegmentOptions { mss: segment.options.mss.map(|_| 1_380), window_scale: None, ..segment.options },
         sequence: segment.sequence.wrapping_add(7_000),
         ..segment
@@ -1011,7 +1084,7 @@ fn two_captures_show_what_was_lost_and_changed_between_them() {
 #[test]
 fn an_option_that_one_of_two_captures_cut_off_was_not_changed() {
     let near = passing(0, |segment| segment);
-    let far = passing(3, |segment| Segment {
+    let far = passing(3, |segment| CapturedSegment {
         options: SegmentOptions { cut: segment.options.mss.is_some(), window_scale: None, ..segment.options },
         ..segment
     });
@@ -1022,14 +1095,14 @@ fn an_option_that_one_of_two_captures_cut_off_was_not_changed() {
 #[test]
 fn a_device_that_lowers_the_segment_size_is_seen_in_both_syns() {
     let at = |hops, mss| {
-        let edit = move |segment: Segment| Segment {
+        let edit = move |segment: CapturedSegment| CapturedSegment {
             options: SegmentOptions { mss: segment.options.mss.map(|_| mss), ..segment.options },
             ..segment
         };
         let flows = passing(hops, edit);
         let mut capture = Capture::new();
         capture.handshake(RTT).data(0).wait(RTT).ack(1);
-        (flows, std::mem::take(&mut capture.flows).finish(Explained::Largest(1)).transfers)
+        (flows, std::mem::take(&mut capture.flows).finish_flows(ExplainedTransfers::Largest(1)).transfers)
     };
     let clamped = |[near, far]: [(Vec<FlowReport>, Vec<TransferEvidence>); 2]| {
         let found = pairs(&near.0, &far.0);
@@ -1059,9 +1132,9 @@ fn a_connection_is_known_behind_a_device_that_translates_its_address() {
 #[test]
 fn data_that_never_came_shows_in_the_numbers_of_later_packets() {
     let mut capture = Capture::new();
-    let bare = Segment { payload: 0, ..data(10) };
+    let bare = CapturedSegment { payload: 0, ..data(10) };
     capture.handshake(RTT).data(0).wait(RTT).ack(1).sent(true, bare);
-    let finished = std::mem::take(&mut capture.flows).finish(Explained::Largest(1));
+    let finished = std::mem::take(&mut capture.flows).finish_flows(ExplainedTransfers::Largest(1));
     let unseen = finished.transfers[0].evidence.capture.unwrap().unseen;
     assert_eq!(unseen.get(), 9 * u64::from(MSS));
 }
@@ -1102,13 +1175,19 @@ fn a_capture_of_one_direction_alone_is_found_again() {
     let whole = passing(0, |segment| segment);
     let only = |from_client: bool, with_syn: bool| {
         let mut capture = Capture::new();
-        let syn = Segment { sequence: 999, flags: flags::SYN, options: syn_options(7), hops_left: 61, ..segment() };
-        let answer = Segment {
+        let syn = CapturedSegment {
+            sequence: 999,
+            flags: flags::SYN,
+            options: syn_options(7),
+            hops_left: 61,
+            ..empty_segment()
+        };
+        let answer = CapturedSegment {
             sequence: 4_999,
             acknowledgement: 1_000,
             flags: flags::SYN | flags::ACK,
             hops_left: 63,
-            ..segment()
+            ..empty_segment()
         };
         if with_syn {
             capture.sent(from_client, if from_client { syn } else { answer });
@@ -1141,9 +1220,9 @@ fn a_capture_of_one_direction_alone_is_found_again() {
 fn two_captures(
     range: [u32; 2],
     lost: u32,
-    edit: impl Fn(Segment) -> Segment,
-    back: impl Fn(Segment) -> Segment,
-) -> [Finished; 2] {
+    edit: impl Fn(CapturedSegment) -> CapturedSegment,
+    back: impl Fn(CapturedSegment) -> CapturedSegment,
+) -> [FinishedFlows; 2] {
     cut_captures(range, lost, [[0, u64::MAX]; 2], edit, back)
 }
 
@@ -1154,17 +1233,17 @@ fn cut_captures(
     [first, count]: [u32; 2],
     lost: u32,
     cuts: [[u64; 2]; 2],
-    edit: impl Fn(Segment) -> Segment,
-    back: impl Fn(Segment) -> Segment,
-) -> [Finished; 2] {
-    let mut events: [Vec<(u64, Segment)>; 2] = [Vec::new(), Vec::new()];
-    let mut there = |at: u64, delay: u64, arrives: bool, segment: Segment| {
+    edit: impl Fn(CapturedSegment) -> CapturedSegment,
+    back: impl Fn(CapturedSegment) -> CapturedSegment,
+) -> [FinishedFlows; 2] {
+    let mut events: [Vec<(u64, CapturedSegment)>; 2] = [Vec::new(), Vec::new()];
+    let mut there = |at: u64, delay: u64, arrives: bool, segment: CapturedSegment| {
         let segment = between(true, segment);
         events[0].push((at, segment));
         events[1].extend(arrives.then(|| (at + delay, edit(segment))));
     };
     if first == 0 {
-        there(0, 10 * MILLISECOND, true, Segment { sequence: 999, flags: flags::SYN, ..segment() });
+        there(0, 10 * MILLISECOND, true, CapturedSegment { sequence: 999, flags: flags::SYN, ..empty_segment() });
     }
     for index in first..count {
         let at = u64::from(index + 30) * MILLISECOND;
@@ -1175,14 +1254,14 @@ fn cut_captures(
             there(at + 100 * MILLISECOND, delay, true, data(index));
         }
     }
-    let mut here = |at: u64, segment: Segment| {
+    let mut here = |at: u64, segment: CapturedSegment| {
         let segment = between(false, segment);
         events[1].push((at, back(segment)));
         events[0].push((at + 10 * MILLISECOND, segment));
     };
     if first == 0 {
         let flags = flags::SYN | flags::ACK;
-        here(10 * MILLISECOND, Segment { sequence: 4_999, acknowledgement: 1_000, flags, ..segment() });
+        here(10 * MILLISECOND, CapturedSegment { sequence: 4_999, acknowledgement: 1_000, flags, ..empty_segment() });
     }
     for index in first..count {
         here(u64::from(index + 200) * MILLISECOND, ack(index + 1));
@@ -1206,11 +1285,11 @@ fn cut_captures(
     })
 }
 
-fn compared([one, other]: &[Finished; 2]) -> FlowPair {
-    fn with_times(finished: &Finished) -> FlowsWithTimes<'_> {
+fn compared([one, other]: &[FinishedFlows; 2]) -> FlowPair {
+    fn with_times(finished: &FinishedFlows) -> FlowsWithTimes<'_> {
         FlowsWithTimes { flows: &finished.flows, times: &finished.times }
     }
-    let found = fullpipe_flow::pairs(with_times(one), with_times(other));
+    let found = fullpipe_flow::match_flows(with_times(one), with_times(other));
     assert_eq!(found.len(), 1);
     found.into_iter().next().unwrap()
 }
@@ -1241,9 +1320,12 @@ fn a_capture_from_the_middle_on_and_one_behind_a_device_that_renumbers_show_the_
     const SHIFT: u32 = 3_999_999_999;
     assert_clocks(&compared(&two_captures([700, 9_000], 0, |segment| segment, |segment| segment)), 0);
     let translated = address("203.0.113.9:61000");
-    let edit =
-        |segment: Segment| Segment { source: translated, sequence: segment.sequence.wrapping_add(SHIFT), ..segment };
-    let back = |segment: Segment| Segment {
+    let edit = |segment: CapturedSegment| CapturedSegment {
+        source: translated,
+        sequence: segment.sequence.wrapping_add(SHIFT),
+        ..segment
+    };
+    let back = |segment: CapturedSegment| CapturedSegment {
         destination: translated,
         acknowledgement: segment.acknowledgement.wrapping_add(SHIFT),
         ..segment
@@ -1316,23 +1398,26 @@ proptest! {
 
 #[test]
 fn the_second_capture_explains_the_connection_of_the_first() {
-    let transfers = |ports: [u16; 2], explained: Explained<'_>| {
-        let mut flows = Flows::default();
+    let transfers = |ports: [u16; 2], explained: ExplainedTransfers<'_>| {
+        let mut flows = FlowTable::default();
         for (port, count) in ports.into_iter().zip([100, 2_000]) {
             for index in 0..count {
                 let source = SocketAddr::new(address("192.0.2.1:0").ip(), port);
-                flows.add(&Segment { source, ..data(index) }, Time::ZERO + Span::from_millis(index.into()));
+                flows.add_segment(
+                    &CapturedSegment { source, ..data(index) },
+                    Time::ZERO + Span::from_millis(index.into()),
+                );
             }
         }
-        flows.finish(explained)
+        flows.finish_flows(explained)
     };
-    let first = transfers([40_001, 40_000], Explained::Flow(1));
+    let first = transfers([40_001, 40_000], ExplainedTransfers::Flow(1));
     let wanted = &first.flows[0];
     // In the second it is the larger one, and comes last.
-    let second = transfers([40_000, 40_001], Explained::Same(wanted));
+    let second = transfers([40_000, 40_001], ExplainedTransfers::Same(wanted));
     let number = second.transfers[0].flows[0];
     assert_eq!(second.flows[usize::try_from(number).unwrap() - 1].ends[0].address, wanted.ends[0].address);
     let mut other = wanted.clone();
     other.ends[0].address = "192.0.2.9:1".to_owned();
-    assert_eq!(transfers([40_000, 40_001], Explained::Same(&other)).transfers, []);
+    assert_eq!(transfers([40_000, 40_001], ExplainedTransfers::Same(&other)).transfers, []);
 }

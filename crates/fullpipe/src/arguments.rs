@@ -8,7 +8,7 @@ use clap::{Arg, Parser};
 ///
 /// # Errors
 /// Fails with help or a version if that is asked for, or with what is wrong.
-pub(crate) fn read<C: Parser>(arguments: impl Iterator<Item = OsString>) -> Result<C, clap::Error> {
+pub(crate) fn parse_arguments<C: Parser>(arguments: impl Iterator<Item = OsString>) -> Result<C, clap::Error> {
     let mut command = with_negative_numbers(C::command());
     let matches = command.try_get_matches_from_mut(arguments)?;
     C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn a_negative_number_is_the_value_of_a_flag_and_digits_are_flags_elsewhere() {
-        let read = |words: &str| read::<Cli>(words.split(' ').map(OsString::from));
+        let read = |words: &str| parse_arguments::<Cli>(words.split(' ').map(OsString::from));
         let refused = read("fullpipe simulate -t -1").unwrap_err().to_string();
         assert!(refused.contains("--time") && refused.contains("must not be negative"), "{refused}");
         assert!(read("fullpipe measure host -4 -t 1").is_ok());

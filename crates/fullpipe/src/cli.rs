@@ -4,11 +4,11 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Parser};
 
 use crate::commands::{Command, help_template};
-use crate::terminal::{Format, columns};
+use crate::terminal::{OutputFormat, terminal_columns};
 
 /// The flags for JSON, needed where the command line itself is wrong.
-const JSON_FLAGS: [(&str, Format); 3] =
-    [("--json", Format::Json), ("-J", Format::Json), ("--json-lines", Format::JsonLines)];
+const JSON_FLAGS: [(&str, OutputFormat); 3] =
+    [("--json", OutputFormat::Json), ("-J", OutputFormat::Json), ("--json-lines", OutputFormat::JsonLines)];
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -45,13 +45,13 @@ pub(crate) struct Cli {
 
 /// Returns the columns of the help: those of the terminal, up to 120.
 fn help_columns() -> usize {
-    columns().min(120)
+    terminal_columns().min(120)
 }
 
 /// Returns the form of standard output, as far as a wrong command line shows it.
-pub(crate) fn format_of(mut arguments: impl Iterator<Item = String>) -> Format {
+pub(crate) fn format_of(mut arguments: impl Iterator<Item = String>) -> OutputFormat {
     let format = arguments.find_map(|argument| JSON_FLAGS.iter().find(|(flag, _)| *flag == argument));
-    format.map_or(Format::Text, |(_, format)| *format)
+    format.map_or(OutputFormat::Text, |(_, format)| *format)
 }
 
 #[cfg(test)]

@@ -62,11 +62,11 @@ impl Failure {
             ErrorKind::AddrInUse => {
                 Self::new(FAILED, format!("{error}; another server has it: stop that, or choose another with {flag}"))
             }
-            _ => Self::of(FAILED, error),
+            _ => Self::from_error(FAILED, error),
         }
     }
 
-    fn of(code: u8, error: &dyn Error) -> Self {
+    fn from_error(code: u8, error: &dyn Error) -> Self {
         Self::new(code, error.to_string())
     }
 }
@@ -78,7 +78,7 @@ impl From<LabError> for Failure {
             LabError::Unsupported { .. } => USAGE,
             LabError::Refused { .. } | LabError::Gone { .. } | LabError::Silent { .. } | LabError::Io { .. } => FAILED,
         };
-        Self::of(code, &error)
+        Self::from_error(code, &error)
     }
 }
 
@@ -107,12 +107,12 @@ impl From<ExperimentError> for Failure {
         match error {
             ExperimentError::Lab(error) => error.into(),
             ExperimentError::Journal(error) => error.into(),
-            ExperimentError::Interrupted => Self::of(INTERRUPTED, &error),
+            ExperimentError::Interrupted => Self::from_error(INTERRUPTED, &error),
             ExperimentError::NotModelled(_)
             | ExperimentError::Named { .. }
             | ExperimentError::Past(_)
-            | ExperimentError::NothingToCompare(_) => Self::of(USAGE, &error),
-            ExperimentError::Measurement(_) | ExperimentError::FarEnd(_) => Self::of(FAILED, &error),
+            | ExperimentError::NothingToCompare(_) => Self::from_error(USAGE, &error),
+            ExperimentError::Measurement(_) | ExperimentError::FarEnd(_) => Self::from_error(FAILED, &error),
         }
     }
 }
@@ -132,7 +132,7 @@ impl From<ProbeError> for Failure {
             ProbeError::Request(_) | ProbeError::File { .. } => USAGE,
             _ => FAILED,
         };
-        Self::of(code, &error)
+        Self::from_error(code, &error)
     }
 }
 
@@ -144,7 +144,7 @@ impl From<SysctlError> for Failure {
             return Self::new(LACKING, format!("{error}; {hint}; nothing was changed"));
         }
         let code = if error.is_missing() { LACKING } else { FAILED };
-        Self::of(code, &error)
+        Self::from_error(code, &error)
     }
 }
 
@@ -157,7 +157,7 @@ impl From<JournalError> for Failure {
             JournalError::Malformed { .. } => USAGE,
             _ => FAILED,
         };
-        Self::of(code, &error)
+        Self::from_error(code, &error)
     }
 }
 
@@ -170,7 +170,7 @@ impl From<WatchError> for Failure {
             | WatchError::NoConnection { .. }
             | WatchError::Settings(_) => FAILED,
         };
-        Self::of(code, &error)
+        Self::from_error(code, &error)
     }
 }
 
@@ -181,7 +181,7 @@ impl From<StoreError> for Failure {
             StoreError::Database { .. } | StoreError::Damaged { .. } | StoreError::Removed(_) => FAILED,
             _ => USAGE,
         };
-        Self::of(code, &error)
+        Self::from_error(code, &error)
     }
 }
 
@@ -189,25 +189,25 @@ impl From<KeptError> for Failure {
     fn from(error: KeptError) -> Self {
         match error {
             KeptError::Store(error) => error.into(),
-            KeptError::Nothing | KeptError::Other { .. } => Self::of(USAGE, &error),
+            KeptError::Nothing | KeptError::Other { .. } => Self::from_error(USAGE, &error),
         }
     }
 }
 
 impl From<ScenarioError> for Failure {
     fn from(error: ScenarioError) -> Self {
-        Self::of(USAGE, &error)
+        Self::from_error(USAGE, &error)
     }
 }
 
 impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {
-        Self::of(USAGE, &error)
+        Self::from_error(USAGE, &error)
     }
 }
 
 impl From<FlagError> for Failure {
     fn from(error: FlagError) -> Self {
-        Self::of(USAGE, &error)
+        Self::from_error(USAGE, &error)
     }
 }

@@ -11,17 +11,17 @@ const MAX: u64 = 512 << 20;
 ///
 /// # Errors
 /// Fails if the file cannot be read, or is larger than 512 MiB.
-pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_input(file: &Path) -> io::Result<Vec<u8>> {
     if file == Path::new("-") { up_to(MAX, io::stdin().lock()) } else { up_to(MAX, File::open(file)?) }
 }
 
 /// Returns the text in a file; `-` is standard input.
 ///
 /// # Errors
-/// Fails as [`read`], and if it is no text.
+/// Fails as [`read_input`], and if it is no text.
 pub(crate) fn read_text(file: &Path) -> io::Result<String> {
     let no_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8");
-    String::from_utf8(read(file)?).map_err(no_text)
+    String::from_utf8(read_input(file)?).map_err(no_text)
 }
 
 fn up_to(most: u64, from: impl Read) -> io::Result<Vec<u8>> {

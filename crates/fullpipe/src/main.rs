@@ -19,9 +19,9 @@ use std::process::ExitCode;
 use fullpipe_lab::keeper;
 
 use cli::Cli;
-use commands::{Run, iperf3};
+use commands::{RunCommand, iperf3};
 use failure::{FAILED, Failure, USAGE};
-use terminal::{Format, Terminal};
+use terminal::{OutputFormat, Terminal};
 
 fn main() -> ExitCode {
     // Before anything else, because the keeper may not have a second thread.
@@ -29,42 +29,43 @@ fn main() -> ExitCode {
         return keeper::main();
     }
     if let Some(arguments) = iperf3::arguments_of(std::env::args_os()) {
-        let terminal = Terminal::new(Format::Text, false);
-        return finish(&terminal, iperf3::run(&arguments));
+        let terminal = Terminal::new(OutputFormat::Text, false);
+        return finish_program(&terminal, iperf3::run(&arguments));
     }
-    match arguments::read::<Cli>(std::env::args_os()) {
+    match arguments::parse_arguments::<Cli>(std::env::args_os()) {
         Ok(cli) => {
             verbosity::report_events(cli.verbose);
             let (format, page) = cli.command.output();
             let terminal = Terminal::new(format, cli.quiet).with_page(page);
-            finish(&terminal, cli.command.run(&terminal))
+            finish_program(&terminal, cli.command.run(&terminal))
         }
-        Err(error) => explain(&error),
+        Err(error) => print_clap_error(&error),
     }
 }
 
-fn finish(terminal: &Terminal, result: Result<(), Failure>) -> ExitCode {
+fn finish_program(terminal: &Terminal, result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) if terminal.lacks_page() => ExitCode::from(FAILED),
-        Ok(()) => match Terminal::unwritten() {
+        Ok(()) => match Terminal::output_failure() {
             Some(failure) => {
-                terminal.failure(&failure);
+                terminal.print_failure(&failure);
                 ExitCode::from(failure.code)
             }
             None => ExitCode::SUCCESS,
         },
         Err(failure) => {
-            terminal.failure(&failure);
+            terminal.print_failure(&failure);
             ExitCode::from(failure.code)
         }
     }
 }
 
 /// Prints help or a version, which are no failures, or the error in the command line.
-fn explain(error: &clap::Error) -> ExitCode {
+fn print_clap_error(error: &clap::Error) -> ExitCode {
     let format = cli::format_of(std::env::args());
-    if error.use_stderr() && format != Format::Text {
-        Terminal::new(format, false).failure(&Failure::new(USAGE, sentence(&error.render().to_string())));
+    if error.use_stderr() && format != OutputFormat::Text {
+        Terminal::new(format, false)
+            .print_failure(&Failure::new(USAGE, usage_error_sentence(&error.render().to_string())));
         return ExitCode::from(USAGE);
     }
     if error.use_stderr() {
@@ -83,7 +84,7 @@ fn explain(error: &clap::Error) -> ExitCode {
 
 /// Returns the error in a command line as one sentence. What is missing, or excludes each other, stands in lines of its
 /// own below the first.
-fn sentence(text: &str) -> String {
+fn usage_error_sentence(text: &str) -> String {
     let mut lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
     let first = lines.next().unwrap_or_default().trim_start_matches("error: ");
     let names = lines.collect::<Vec<_>>().join(", ");

@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{Content, Document, ErrorReport, Event, EventLine};
-use fullpipe_report::{DEFAULT_COLUMNS, Source, Style, document, html_page, set_columns};
-use fullpipe_units::printable;
+use fullpipe_report::{DEFAULT_COLUMNS, PageSource, TextStyle, document_json, html_page, set_columns};
+use fullpipe_units::printable_line;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpgrp;
 use rustix::stdio::{stdin, stdout};
@@ -22,7 +22,7 @@ use crate::whole_file::WholeFile;
 
 /// Format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// Text for people.
     Text,
     /// One JSON document.
@@ -31,9 +31,9 @@ pub(crate) enum Format {
     JsonLines,
 }
 
-impl Format {
+impl OutputFormat {
     /// Returns the form that the flags `--json` and `--json-lines` ask for.
-    pub(crate) fn of(json: bool, json_lines: bool) -> Self {
+    pub(crate) fn from_flags(json: bool, json_lines: bool) -> Self {
         match (json, json_lines) {
             (_, true) => Self::JsonLines,
             (true, false) => Self::Json,
@@ -48,9 +48,9 @@ const STATUS_WIDTH: usize = 79;
 /// Prints results and progress in the format and style that the user asked for.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    format: Format,
+    format: OutputFormat,
     quiet: bool,
-    style: Style,
+    style: TextStyle,
     /// File for the result as a page.
     page: Option<PathBuf>,
     /// Set if that file could not be written.
@@ -59,10 +59,10 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// Returns a terminal for this format; with `quiet` it prints results only.
-    pub(crate) fn new(format: Format, quiet: bool) -> Self {
-        set_columns(columns());
-        let has_colours = format == Format::Text && shows_colours(&io::stdout());
-        let style = if has_colours { Style::COLOR } else { Style::PLAIN };
+    pub(crate) fn new(format: OutputFormat, quiet: bool) -> Self {
+        set_columns(terminal_columns());
+        let has_colours = format == OutputFormat::Text && shows_colours(&io::stdout());
+        let style = if has_colours { TextStyle::COLOR } else { TextStyle::PLAIN };
         Self { format, quiet, style, page: None, lacks_page: AtomicBool::new(false) }
     }
 
@@ -77,43 +77,43 @@ impl Terminal {
     }
 
     /// Returns the failure of a program whose standard output did not take everything, as on a full disk.
-    pub(crate) fn unwritten() -> Option<Failure> {
+    pub(crate) fn output_failure() -> Option<Failure> {
         let why = UNWRITTEN.get()?;
         Some(Failure::new(FAILED, format!("standard output is not complete: {why}")))
     }
 
-    pub(crate) fn format(&self) -> Format {
+    pub(crate) fn format(&self) -> OutputFormat {
         self.format
     }
 
-    pub(crate) fn style(&self) -> Style {
+    pub(crate) fn style(&self) -> TextStyle {
         self.style
     }
 
     /// Prints a part of the result as text; prints nothing if the result is JSON.
-    pub(crate) fn result(&self, text: &str) {
-        if self.format == Format::Text {
-            print(Stream::Output, text);
+    pub(crate) fn print_result(&self, text: &str) {
+        if self.format == OutputFormat::Text {
+            print_text(StandardStream::Output, text);
         }
     }
 
     /// Returns true if progress is printed.
     pub(crate) fn shows_progress(&self) -> bool {
-        self.format == Format::Text && !self.quiet
+        self.format == OutputFormat::Text && !self.quiet
     }
 
     /// Prints progress; prints nothing if the result is JSON or with `quiet`.
-    pub(crate) fn progress(&self, text: &str) {
+    pub(crate) fn print_progress(&self, text: &str) {
         if self.shows_progress() {
-            print(Stream::Output, text);
+            print_text(StandardStream::Output, text);
         }
     }
 
     /// Prints the result as JSON, but not if it is text or events; and writes it as a page, if that was asked for.
-    pub(crate) fn document(&self, result: &Document) {
-        self.json(result);
+    pub(crate) fn print_document(&self, result: &Document) {
+        self.print_json(result);
         let Some(file) = &self.page else { return };
-        if let Err(failure) = write_page(file, &[Source { name: "", document: result }]) {
+        if let Err(failure) = write_page(file, &[PageSource { name: "", document: result }]) {
             self.lacks_page.store(true, Ordering::Relaxed);
             Self::print_error(&failure.message);
         }
@@ -121,50 +121,50 @@ impl Terminal {
 
     /// Prints what a command has found as JSON, and as a page.
     pub(crate) fn print_content(&self, content: Content) {
-        self.document(&Document::new(content));
+        self.print_document(&Document::new(content));
     }
 
     /// Prints what a command has found as JSON, with the error after which it ended, which is printed as text, too.
     pub(crate) fn print_report(&self, content: Content, error: Option<&ErrorReport>) -> Document {
         if let Some(error) = error {
             Self::print_error(&error.message);
-            self.event(&Event::Error(error.clone()));
+            self.print_event(&Event::Error(error.clone()));
         }
         let document = Document::new(content).with_error(error.cloned());
-        self.document(&document);
+        self.print_document(&document);
         document
     }
 
-    fn json(&self, result: &Document) {
-        if self.format == Format::Json {
-            print(Stream::Output, &document(result));
+    fn print_json(&self, result: &Document) {
+        if self.format == OutputFormat::Json {
+            print_text(StandardStream::Output, &document_json(result));
         }
     }
 
     /// Prints an event as one line of JSON; prints nothing if the result is text or a document.
-    pub(crate) fn event(&self, event: &Event) {
-        if self.format == Format::JsonLines {
-            Self::line(&event_line(event, &now()));
+    pub(crate) fn print_event(&self, event: &Event) {
+        if self.format == OutputFormat::JsonLines {
+            Self::print_line(&event_line(event, &current_time_text()));
         }
     }
 
     /// Prints a status line: in place of the last one on a terminal, below it elsewhere. Prints nothing if the result
     /// is JSON or with `quiet`.
-    pub(crate) fn live(&self, text: &str) {
+    pub(crate) fn print_live_status(&self, text: &str) {
         if !Self::can_redraw() {
-            return self.progress(&format!("{text}\n"));
+            return self.print_progress(&format!("{text}\n"));
         }
         // A line over the edge could not be replaced.
-        let shown: String = text.chars().take(columns() - 1).collect();
-        self.progress(&format!("\r{shown}\x1b[K"));
+        let shown: String = text.chars().take(terminal_columns() - 1).collect();
+        self.print_progress(&format!("\r{shown}\x1b[K"));
     }
 
     /// Prints a status line on standard error if that is a terminal, in place of the last one; an empty one removes it.
     /// Prints nothing with `quiet`.
-    pub(crate) fn status(&self, text: &str) {
+    pub(crate) fn print_status_line(&self, text: &str) {
         if !self.quiet && io::stderr().is_terminal() && !is_dumb() {
             let shown: String = text.chars().take(STATUS_WIDTH).collect();
-            print(Stream::Error, &format!("\r{shown}\x1b[K"));
+            print_text(StandardStream::Error, &format!("\r{shown}\x1b[K"));
         }
     }
 
@@ -174,15 +174,15 @@ impl Terminal {
     }
 
     /// Prints one line that another program reads, in every format and also with `quiet`.
-    pub(crate) fn line(text: &str) {
-        print(Stream::Output, &format!("{text}\n"));
+    pub(crate) fn print_line(text: &str) {
+        print_text(StandardStream::Output, &format!("{text}\n"));
     }
 
     /// Returns standard output, for rows that are too many to hold in memory, and for bytes that may be no text. That
     /// it does not take everything is reported when the program ends; a reader that went away, as `head` does, is an
     /// error for the caller alone.
-    pub(crate) fn stream() -> impl Write {
-        Output(io::stdout().lock())
+    pub(crate) fn output_stream() -> impl Write {
+        StandardOutput(io::stdout().lock())
     }
 
     /// Returns true if a user can read a question and press a key.
@@ -207,11 +207,11 @@ impl Terminal {
     }
 
     /// Returns the user's answer; `None` if no user can be asked.
-    pub(crate) fn ask(question: &str) -> Option<String> {
+    pub(crate) fn ask_user(question: &str) -> Option<String> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
         }
-        print(Stream::Error, question);
+        print_text(StandardStream::Error, question);
         let mut answer = String::new();
         io::stdin().read_line(&mut answer).ok()?;
         Some(answer)
@@ -219,15 +219,15 @@ impl Terminal {
 
     /// Returns the user's answer without showing it; `None` if no user can be asked, or on an interrupt.
     pub(crate) fn ask_secretly(question: &str, interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
-        let _unseen = Unseen::begin()?;
-        print(Stream::Error, question);
+        let _unseen = HiddenInput::disable_echo()?;
+        print_text(StandardStream::Error, question);
         let line = secret_line(interrupt);
-        print(Stream::Error, "\n");
+        print_text(StandardStream::Error, "\n");
         line
     }
 
     /// Prints a notice, which is no part of the result, on standard error.
-    pub(crate) fn notice(&self, text: &str) {
+    pub(crate) fn print_notice(&self, text: &str) {
         if !self.quiet {
             Self::print_error(text);
         }
@@ -236,19 +236,19 @@ impl Terminal {
     /// Prints an error on standard error, in every format and also with `quiet`, in one line that commands no terminal:
     /// files may have any name.
     pub(crate) fn print_error(sentence: &str) {
-        print(Stream::Error, &format!("fullpipe: {}\n", printable(sentence)));
+        print_text(StandardStream::Error, &format!("fullpipe: {}\n", printable_line(sentence)));
     }
 
     /// Prints the reason for which the program fails: a sentence on standard error, and a document or an event if the
     /// result is JSON.
-    pub(crate) fn failure(&self, failure: &Failure) {
+    pub(crate) fn print_failure(&self, failure: &Failure) {
         if failure.message.is_empty() {
             return;
         }
         Self::print_error(&failure.message);
         let error = ErrorReport { message: failure.message.clone(), exit_code: failure.code };
-        self.event(&Event::Error(error.clone()));
-        self.json(&Document::failed(error));
+        self.print_event(&Event::Error(error.clone()));
+        self.print_json(&Document::from_error(error));
     }
 }
 
@@ -256,11 +256,11 @@ impl Terminal {
 ///
 /// # Errors
 /// Fails if a document has no result that a page can show, or the file cannot be written.
-pub(crate) fn write_page(file: &Path, sources: &[Source<'_>]) -> Result<(), Failure> {
+pub(crate) fn write_page(file: &Path, sources: &[PageSource<'_>]) -> Result<(), Failure> {
     let page = html_page(sources).map_err(|error| Failure::new(USAGE, error.to_string()))?;
     let written = WholeFile::create(file).and_then(|mut whole| {
         whole.file.write_all(page.as_bytes())?;
-        whole.keep()
+        whole.rename_into_place()
     });
     written.map_err(|error| Failure::new(FAILED, format!("cannot write the page {}: {error}", file.display())))
 }
@@ -272,7 +272,7 @@ pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
 
 /// Returns the columns of the terminal that shows standard output, or the default where no terminal
 /// does, or where its width is 0 (not set).
-pub(crate) fn columns() -> usize {
+pub(crate) fn terminal_columns() -> usize {
     let columns = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col));
     if columns == 0 { DEFAULT_COLUMNS } else { columns }
 }
@@ -283,7 +283,7 @@ fn is_dumb() -> bool {
 }
 
 /// Returns the time, to the millisecond.
-fn now() -> String {
+fn current_time_text() -> String {
     jiff::Timestamp::now().round(jiff::Unit::Millisecond).map(|now| now.to_string()).unwrap_or_default()
 }
 
@@ -294,16 +294,16 @@ pub(crate) fn event_line(event: &Event, time: &str) -> String {
 }
 
 /// Keys as they are typed at the terminal, or the first character of each line of an input that is no terminal.
-pub(crate) struct Keys {
+pub(crate) struct KeyReader {
     /// Settings of the terminal before.
     before: Option<Termios>,
     is_open: bool,
     at_line_start: bool,
 }
 
-impl Keys {
+impl KeyReader {
     /// Begins to read keys, but not from a terminal that has another program in its foreground.
-    pub(crate) fn listen() -> Self {
+    pub(crate) fn start_reading() -> Self {
         let ours = tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
         let before = tcgetattr(stdin()).ok();
         let is_open = before.is_none() || ours;
@@ -316,7 +316,7 @@ impl Keys {
     }
 
     /// Returns the next key, if one comes within `timeout`. A signal ends the wait.
-    pub(crate) fn next(&mut self, timeout: Duration) -> Option<char> {
+    pub(crate) fn next_key(&mut self, timeout: Duration) -> Option<char> {
         let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
         let input = stdin();
         let mut waiting = [PollFd::new(&input, PollFlags::IN)];
@@ -337,21 +337,21 @@ impl Keys {
     }
 }
 
-impl Drop for Keys {
+impl Drop for KeyReader {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             // A terminal that went away shows nothing anyway.
             let _ = tcsetattr(stdin(), OptionalActions::Flush, before);
-            print(Stream::Output, "\n");
+            print_text(StandardStream::Output, "\n");
         }
     }
 }
 
 /// Standard input whose terminal does not show what is typed, as long as this lives.
-struct Unseen(Termios);
+struct HiddenInput(Termios);
 
-impl Unseen {
-    fn begin() -> Option<Self> {
+impl HiddenInput {
+    fn disable_echo() -> Option<Self> {
         let before = tcgetattr(stdin()).ok().filter(|_| io::stderr().is_terminal())?;
         let mut unseen = before.clone();
         unseen.local_modes.remove(LocalModes::ECHO);
@@ -360,7 +360,7 @@ impl Unseen {
     }
 }
 
-impl Drop for Unseen {
+impl Drop for HiddenInput {
     fn drop(&mut self) {
         // A terminal that went away shows nothing anyway.
         let _ = tcsetattr(stdin(), OptionalActions::Flush, &self.0);
@@ -387,12 +387,12 @@ fn secret_line(interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
 
 /// A standard stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stream {
+enum StandardStream {
     Output,
     Error,
 }
 
-impl Stream {
+impl StandardStream {
     fn is_terminal(self) -> bool {
         match self {
             Self::Output => io::stdout().is_terminal(),
@@ -407,17 +407,17 @@ impl Stream {
         }
         // What standard output does not take is noted, and nobody is left who could be informed of the rest.
         let _ = match self {
-            Self::Output => write(&mut Output(io::stdout().lock()), text),
+            Self::Output => write(&mut StandardOutput(io::stdout().lock()), text),
             Self::Error => write(&mut io::stderr(), text),
         };
     }
 }
 
 /// Standard output, which notes what it does not take, and is flushed at its end.
-struct Output(StdoutLock<'static>);
+struct StandardOutput(StdoutLock<'static>);
 
-impl Output {
-    fn noted<R>(result: io::Result<R>) -> io::Result<R> {
+impl StandardOutput {
+    fn record_write_error<R>(result: io::Result<R>) -> io::Result<R> {
         if let Err(error) = &result
             && ![io::ErrorKind::BrokenPipe, io::ErrorKind::Interrupted].contains(&error.kind())
         {
@@ -428,17 +428,17 @@ impl Output {
     }
 }
 
-impl Write for Output {
+impl Write for StandardOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Self::noted(self.0.write(bytes))
+        Self::record_write_error(self.0.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Self::noted(self.0.flush())
+        Self::record_write_error(self.0.flush())
     }
 }
 
-impl Drop for Output {
+impl Drop for StandardOutput {
     fn drop(&mut self) {
         let _ = self.flush();
     }
@@ -448,34 +448,34 @@ impl Drop for Output {
 static UNWRITTEN: OnceLock<String> = OnceLock::new();
 
 /// Texts that wait for a picture to leave the terminal, the oldest first; `None` without a picture.
-static WAITING: Mutex<Option<VecDeque<(Stream, String)>>> = Mutex::new(None);
+static WAITING: Mutex<Option<VecDeque<(StandardStream, String)>>> = Mutex::new(None);
 
 /// Texts that may wait: the picture of a server may stay for months. The oldest are left out.
 const MAX_WAITING: usize = 10_000;
 
 /// As long as this lives, what is printed on a terminal waits, and then appears.
-pub(crate) struct Held(());
+pub(crate) struct OutputHold(());
 
-impl Held {
-    pub(crate) fn begin() -> Self {
-        *waiting() = Some(VecDeque::new());
+impl OutputHold {
+    pub(crate) fn start_hold() -> Self {
+        *lock_held_output() = Some(VecDeque::new());
         Self(())
     }
 }
 
-impl Drop for Held {
+impl Drop for OutputHold {
     fn drop(&mut self) {
-        let held = waiting().take();
+        let held = lock_held_output().take();
         held.into_iter().flatten().for_each(|(stream, text)| stream.write(&text));
     }
 }
 
-fn waiting() -> MutexGuard<'static, Option<VecDeque<(Stream, String)>>> {
+fn lock_held_output() -> MutexGuard<'static, Option<VecDeque<(StandardStream, String)>>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn print(to: Stream, text: &str) {
-    if let Some(held) = waiting().as_mut().filter(|_| to.is_terminal()) {
+fn print_text(to: StandardStream, text: &str) {
+    if let Some(held) = lock_held_output().as_mut().filter(|_| to.is_terminal()) {
         held.push_back((to, text.to_owned()));
         if held.len() > MAX_WAITING {
             held.pop_front();
@@ -490,7 +490,7 @@ pub(crate) struct LogWriter;
 
 impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        print(Stream::Error, &String::from_utf8_lossy(bytes));
+        print_text(StandardStream::Error, &String::from_utf8_lossy(bytes));
         Ok(bytes.len())
     }
 

@@ -7,39 +7,39 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::str::FromStr;
 
-use fullpipe_calc::{InputError, Setting, read_values};
+use fullpipe_calc::{InputError, QuantitySetting, read_values};
 use fullpipe_control::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
-use fullpipe_iperf::{Key, MAX_TEST, Users};
+use fullpipe_iperf::{MAX_TEST, SharedKey, UserList};
 use fullpipe_lab::Backend;
 use fullpipe_record::Quantity;
-use fullpipe_units::{BitRate, ByteCount, Span, quantity};
+use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use zeroize::Zeroizing;
 
 /// Reads a duration: seconds where no unit is given, as in iperf3.
-pub(crate) fn duration(text: &str) -> Result<Span, String> {
-    span(text, "s")
+pub(crate) fn parse_duration(text: &str) -> Result<Span, String> {
+    parse_span(text, "s")
 }
 
 /// Reads a timeout: milliseconds where no unit is given, as in iperf3.
-pub(crate) fn milliseconds(text: &str) -> Result<Span, String> {
-    span(text, "ms")
+pub(crate) fn parse_milliseconds(text: &str) -> Result<Span, String> {
+    parse_span(text, "ms")
 }
 
-fn span(text: &str, unit: &str) -> Result<Span, String> {
+fn parse_span(text: &str, unit: &str) -> Result<Span, String> {
     Span::with_usual_unit(text, unit).map_err(|error| error.to_string())
 }
 
-/// Reads the duration of something that takes some time, as [`duration`] does.
+/// Reads the duration of something that takes some time, as [`parse_duration`] does.
 pub(crate) fn some_time(text: &str) -> Result<Span, String> {
-    above_zero(duration(text)?)
+    above_zero(parse_duration(text)?)
 }
 
-/// Reads the duration of a test, as [`duration`] does.
+/// Reads the duration of a test, as [`parse_duration`] does.
 pub(crate) fn test_time(text: &str) -> Result<Span, String> {
-    let time = duration(text)?;
+    let time = parse_duration(text)?;
     if time <= MAX_TEST { Ok(time) } else { Err("a test lasts at most 24h (86400 seconds)".to_owned()) }
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn some_test_time(text: &str) -> Result<Span, String> {
 }
 
 /// Returns the function that reads a whole number within `bounds`.
-pub(crate) fn whole<N>(bounds: RangeInclusive<N>) -> impl Fn(&str) -> Result<N, String> + Clone
+pub(crate) fn integer_parser<N>(bounds: RangeInclusive<N>) -> impl Fn(&str) -> Result<N, String> + Clone
 where
     N: FromStr + PartialOrd + Display + Clone,
 {
@@ -61,12 +61,12 @@ where
 
 /// Reads the size of something that has at least one byte.
 pub(crate) fn some_bytes(text: &str) -> Result<ByteCount, String> {
-    above_zero(quantity(text)?)
+    above_zero(parse_quantity(text)?)
 }
 
 /// Reads the capacity of a path.
-pub(crate) fn capacity(text: &str) -> Result<BitRate, String> {
-    let rate: BitRate = quantity(text)?;
+pub(crate) fn parse_capacity(text: &str) -> Result<BitRate, String> {
+    let rate: BitRate = parse_quantity(text)?;
     let possible = rate > BitRate::ZERO && rate <= BitRate::from_mbps(1_000_000_000);
     possible.then_some(rate).ok_or_else(|| "it must be above 0 and at most 1 Pbit/s".to_owned())
 }
@@ -76,14 +76,14 @@ fn above_zero<Q: Default + PartialOrd>(value: Q) -> Result<Q, String> {
 }
 
 /// Reads a time in the past: an age (`30d`, `12h`, `8w`, `2y`), a date or a time in RFC 3339.
-pub(crate) fn ago(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn parse_past_time(text: &str) -> Result<Timestamp, String> {
     let date = || text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok();
     let time = text.parse::<Timestamp>().ok().or_else(|| date().map(|day| day.timestamp()));
-    time.or_else(|| Timestamp::now().checked_sub(age(text)?).ok())
+    time.or_else(|| Timestamp::now().checked_sub(parse_age(text)?).ok())
         .ok_or_else(|| format!("{text} is no time: 30d, 12h, 8w, 2y ago, a date as 2026-03-12, or a time in RFC 3339"))
 }
 
-fn age(text: &str) -> Option<SignedDuration> {
+fn parse_age(text: &str) -> Option<SignedDuration> {
     const HOURS: [(char, i64); 4] = [('h', 1), ('d', 24), ('w', 7 * 24), ('y', 365 * 24)];
     let unit = text.chars().next_back()?;
     let (_, hours) = HOURS.into_iter().find(|(letter, _)| *letter == unit)?;
@@ -93,11 +93,11 @@ fn age(text: &str) -> Option<SignedDuration> {
 
 /// Reads a type of service: decimal, octal after `0`, hexadecimal after `0x`.
 pub(crate) fn type_of_service(text: &str) -> Result<u8, String> {
-    byte(text).ok_or_else(|| format!("{text} is no type of service: 0 to 255, or 0x00 to 0xff"))
+    parse_byte(text).ok_or_else(|| format!("{text} is no type of service: 0 to 255, or 0x00 to 0xff"))
 }
 
 /// Reads a DSCP and returns the whole byte, its ECN bits zero.
-pub(crate) fn dscp(text: &str) -> Result<u8, String> {
+pub(crate) fn parse_dscp(text: &str) -> Result<u8, String> {
     traffic_class(text).ok_or_else(|| format!("{text} is no DSCP: 0 to 63, or ef, va, le, cs0–cs7, af11–af43"))
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn traffic_class(text: &str) -> Option<u8> {
         ("le", ..) => Some(1),
         (_, Some(class), _) => class.parse::<u8>().ok().filter(|class| *class < 8).map(|class| class * 8),
         (_, _, Some(class)) => class.parse::<u8>().ok().and_then(assured_forwarding),
-        _ => byte(&name).filter(|code| *code < 64),
+        _ => parse_byte(&name).filter(|code| *code < 64),
     };
     code.map(|code| code << 2)
 }
@@ -123,7 +123,7 @@ fn assured_forwarding(digits: u8) -> Option<u8> {
 }
 
 /// Reads a byte as C's `strtol` does: decimal, octal after `0`, hexadecimal after `0x`.
-pub(crate) fn byte(text: &str) -> Option<u8> {
+pub(crate) fn parse_byte(text: &str) -> Option<u8> {
     let lower = text.to_ascii_lowercase();
     match (lower.strip_prefix("0x"), lower.strip_prefix('0')) {
         (Some(digits), _) => u8::from_str_radix(digits, 16).ok(),
@@ -134,21 +134,21 @@ pub(crate) fn byte(text: &str) -> Option<u8> {
 
 /// The values of a quantity: one, a list, or a range.
 #[derive(Debug, Clone)]
-pub(crate) struct Values(pub(crate) Vec<Setting>);
+pub(crate) struct QuantityValues(pub(crate) Vec<QuantitySetting>);
 
 /// Returns the function that reads values of `quantity`.
-pub(crate) fn values(quantity: Quantity) -> impl Fn(&str) -> Result<Values, InputError> + Clone {
-    move |text| read_values(quantity, text).map(Values)
+pub(crate) fn values_parser(quantity: Quantity) -> impl Fn(&str) -> Result<QuantityValues, InputError> + Clone {
+    move |text| read_values(quantity, text).map(QuantityValues)
 }
 
 /// Reads the name of a lab's backend.
-pub(crate) fn backend(name: &str) -> Result<Backend, String> {
-    Backend::named(name).ok_or_else(|| "the backends are auto, tun, packet and kernel".to_owned())
+pub(crate) fn parse_backend(name: &str) -> Result<Backend, String> {
+    Backend::from_name(name).ok_or_else(|| "the backends are auto, tun, packet and kernel".to_owned())
 }
 
 /// Reads the file of a key that both ends share.
-pub(crate) fn key(path: &str) -> Result<Key, String> {
-    read_protected(path, Key::from_file_content)
+pub(crate) fn read_key_file(path: &str) -> Result<SharedKey, String> {
+    read_protected(path, SharedKey::from_file_content)
 }
 
 /// Reads the file of a server's certificate and its private key.
@@ -158,12 +158,12 @@ pub(crate) fn tls_identity(path: &str) -> Result<TlsIdentity, String> {
 
 /// Reads the file of the certificates that a client trusts.
 pub(crate) fn tls_trust(path: &str) -> Result<TlsTrust, String> {
-    read(path, TlsTrust::from_pem)
+    read_secret_file(path, TlsTrust::from_pem)
 }
 
 /// Reads the file of the public part of a server's RSA key.
 pub(crate) fn rsa_public_key(path: &str) -> Result<RsaPublicKey, String> {
-    read(path, RsaPublicKey::from_pem)
+    read_secret_file(path, RsaPublicKey::from_pem)
 }
 
 /// Reads the file of a server's RSA key.
@@ -172,25 +172,28 @@ pub(crate) fn rsa_private_key(path: &str) -> Result<RsaPrivateKey, String> {
 }
 
 /// Reads the file of a server's users, in which passwords can be guessed.
-pub(crate) fn users(path: &str) -> Result<Users, String> {
-    read_protected(path, Users::from_file_content)
+pub(crate) fn read_user_file(path: &str) -> Result<UserList, String> {
+    read_protected(path, UserList::from_file_content)
 }
 
 /// Reads a file with `from`. Some of them are secret, so no copy of the content is left in memory.
-pub(crate) fn read<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<T, E>) -> Result<T, String> {
+pub(crate) fn read_secret_file<T, E: Display>(
+    path: &str,
+    from: impl FnOnce(&[u8]) -> Result<T, E>,
+) -> Result<T, String> {
     let content = std::fs::read(path).map(Zeroizing::new).map_err(|error| error.to_string())?;
     from(&content).map_err(|error| error.to_string())
 }
 
-/// Reads a file as [`read`] does, unless it holds a secret that is none.
+/// Reads a file as [`read_secret_file`] does, unless it holds a secret that is none.
 fn read_protected<T, E: Display>(path: &str, from: impl FnOnce(&[u8]) -> Result<T, E>) -> Result<T, String> {
-    let content = protected(path).map_err(|error| error.to_string())?;
+    let content = read_protected_file(path).map_err(|error| error.to_string())?;
     from(&content).map_err(|error| error.to_string())
 }
 
 /// Returns the content of a file, unless every user of this host may read or change it. A group
 /// may: services have files of root that their group reads.
-fn protected(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
+fn read_protected_file(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
     const OF_OTHERS: u32 = 0o006;
     /// Bytes that are read: more than a chain of certificates has. No copy is left by a buffer that grows.
     const MAX: usize = 1 << 20;
@@ -212,29 +215,36 @@ mod tests {
 
     #[test]
     fn durations_are_in_seconds_and_timeouts_in_milliseconds_as_iperf3_has_them() {
-        assert_eq!(duration("10"), Ok(Span::from_secs(10)));
-        assert_eq!(duration("0.5"), Ok(Span::from_millis(500)));
-        assert_eq!((duration("250ms"), milliseconds("250")), (Ok(Span::from_millis(250)), Ok(Span::from_millis(250))));
-        assert_eq!(milliseconds("2s"), Ok(Span::from_millis(2000)));
-        assert!(duration("-1").unwrap_err().starts_with("\"-1\" is not a time: it must not be negative"));
+        assert_eq!(parse_duration("10"), Ok(Span::from_secs(10)));
+        assert_eq!(parse_duration("0.5"), Ok(Span::from_millis(500)));
+        assert_eq!(
+            (parse_duration("250ms"), parse_milliseconds("250")),
+            (Ok(Span::from_millis(250)), Ok(Span::from_millis(250)))
+        );
+        assert_eq!(parse_milliseconds("2s"), Ok(Span::from_millis(2000)));
+        assert!(parse_duration("-1").unwrap_err().starts_with("\"-1\" is not a time: it must not be negative"));
         // What is no number is shown as it was written.
-        assert!(duration("NaN").unwrap_err().starts_with("\"NaN\" is not a time"));
+        assert!(parse_duration("NaN").unwrap_err().starts_with("\"NaN\" is not a time"));
     }
 
     #[test]
     fn what_must_be_something_is_more_than_nothing() {
         assert_eq!((some_time("0.5"), some_time("1ns")), (Ok(Span::from_millis(500)), Ok(Span::from_nanos(1))));
-        assert_eq!((some_bytes("1"), capacity("1G")), (Ok(ByteCount::new(1)), Ok(BitRate::from_mbps(1000))));
+        assert_eq!((some_bytes("1"), parse_capacity("1G")), (Ok(ByteCount::new(1)), Ok(BitRate::from_mbps(1000))));
         assert!(["0", "0s", "0.0", "1e-12", "-1", "inf", ""].iter().all(|text| some_time(text).is_err()));
         assert!(["0", "0K", "0.4", "-1", ""].iter().all(|text| some_bytes(text).is_err()));
-        assert!(["0", "0Gbit/s", "1001T", "NaN"].iter().all(|text| capacity(text).is_err()));
+        assert!(["0", "0Gbit/s", "1001T", "NaN"].iter().all(|text| parse_capacity(text).is_err()));
     }
 
     #[test]
     fn a_number_out_of_its_bounds_is_answered_with_them() {
-        assert_eq!(["1", "128"].map(whole(1_u16..=128)), [Ok(1), Ok(128)]);
+        assert_eq!(["1", "128"].map(integer_parser(1_u16..=128)), [Ok(1), Ok(128)]);
         for text in ["0", "-1", "129", "1.5", "x", "", "99999999999999999999"] {
-            assert_eq!(whole(1_u16..=128)(text), Err("write a whole number from 1 to 128".to_owned()), "{text}");
+            assert_eq!(
+                integer_parser(1_u16..=128)(text),
+                Err("write a whole number from 1 to 128".to_owned()),
+                "{text}"
+            );
         }
     }
 
@@ -251,12 +261,12 @@ mod tests {
         std::fs::write(file.path(), "correct horse battery").unwrap();
         let of_mode = |mode: u32| {
             std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
-            key(file.path().to_str().unwrap()).map(drop)
+            read_key_file(file.path().to_str().unwrap()).map(drop)
         };
         assert_eq!([0o600, 0o640, 0o400].map(of_mode), [Ok(()), Ok(()), Ok(())]);
         let path = file.path().to_str().unwrap();
         for mode in [0o644, 0o604, 0o602] {
-            let others = [of_mode(mode), rsa_private_key(path).map(drop), users(path).map(drop)];
+            let others = [of_mode(mode), rsa_private_key(path).map(drop), read_user_file(path).map(drop)];
             assert!(
                 others.iter().all(|read| read.as_ref().unwrap_err().contains("`chmod 600` protects it")),
                 "{mode:o}"
@@ -267,10 +277,10 @@ mod tests {
     #[test]
     fn a_dscp_goes_into_the_upper_six_bits() {
         for (text, tos) in [("ef", 0xb8), ("AF41", 0x88), ("cs1", 0x20), ("46", 0xb8), ("0x2e", 0xb8), ("le", 0x04)] {
-            assert_eq!(dscp(text), Ok(tos), "{text}");
+            assert_eq!(parse_dscp(text), Ok(tos), "{text}");
         }
         for text in ["af44", "af51", "cs8", "64", "gold", ""] {
-            assert!(dscp(text).is_err(), "{text}");
+            assert!(parse_dscp(text).is_err(), "{text}");
         }
     }
 

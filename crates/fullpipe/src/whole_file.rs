@@ -31,7 +31,7 @@ impl WholeFile {
     ///
     /// # Errors
     /// Fails if its folder does not permit it.
-    pub(crate) fn keep(mut self) -> io::Result<()> {
+    pub(crate) fn rename_into_place(mut self) -> io::Result<()> {
         if let Some([partial, name]) = &self.names {
             fs::rename(partial, name)?;
             self.names = None;
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!((fs::read_to_string(&name).unwrap().as_str(), names()), ("old", 2));
         let mut whole = WholeFile::create(&link).unwrap();
         whole.file.write_all(b"new").unwrap();
-        whole.keep().unwrap();
+        whole.rename_into_place().unwrap();
         assert_eq!((fs::read_to_string(&name).unwrap().as_str(), names()), ("new", 2));
         assert!(link.is_symlink());
     }

@@ -4,10 +4,10 @@ use fullpipe_model::predict;
 use fullpipe_record::{AdvisedChange, Change, HostAdvice, HostManager, HostReport, HostSettings, Path, Request};
 use fullpipe_units::ByteCount;
 
-use crate::allow::steady;
-use crate::folklore::folklore;
-use crate::render::{present, sysctl};
-use crate::show::value;
+use crate::allow::steady_request;
+use crate::folklore::followed_folklore;
+use crate::render::{known_sysctl, sysctl_of_change};
+use crate::show::sysctl_value;
 
 /// The share of memory that the kernel itself gives to one buffer, at most, when it chooses defaults (`tcp_init`).
 const SHARE_OF_MEMORY: u64 = 128;
@@ -15,33 +15,33 @@ const SHARE_OF_MEMORY: u64 = 128;
 /// Returns the changes that this host should make: those of `improvement`, which would fill `path`, that fit
 /// into its memory; the other settings that harm such transfers; and the predictions for two hosts like it before and
 /// after.
-pub fn advise(
+pub fn advise_changes(
     report: &HostReport,
     settings: &HostSettings,
     path: &Path,
     streams: u16,
     improvement: &[Change],
 ) -> HostAdvice {
-    let request = Request { streams, ..steady() };
+    let request = Request { streams, ..steady_request() };
     let before = predict(path, settings, settings, &request);
     let mut notes = Vec::new();
     let mut changes = Vec::new();
     let mut after = settings.clone();
-    for change in improvement.iter().chain(&repairs(report)) {
+    for change in improvement.iter().chain(&repair_changes(report)) {
         let Some(change) = within_memory(change, settings, report.memory, &mut notes) else { continue };
-        let control = CongestionControl::named(&settings.congestion_control).unwrap_or(CongestionControl::Reno);
+        let control = CongestionControl::from_name(&settings.congestion_control).unwrap_or(CongestionControl::Reno);
         let reason = |constraint: WindowConstraint| {
             constraint.reason_for_maximum(before.bdp_of_each(streams)?, control, settings)
         };
-        changes.extend(advised(&change, &after, streams, reason));
+        changes.extend(advise_change(&change, &after, streams, reason));
         after = change.applied_to(&after);
     }
-    notes.extend(believed(report));
+    notes.extend(misattributed_limits(report));
     let names: Vec<&str> = changes.iter().map(|advised| advised.setting.as_str()).collect();
     notes.extend(who_else(&report.managers, &names));
     HostAdvice {
         changes,
-        folklore: folklore(report, path.rtt()),
+        folklore: followed_folklore(report, path.rtt()),
         before,
         after: predict(path, &after, &after, &request),
         notes,
@@ -49,9 +49,9 @@ pub fn advise(
 }
 
 /// Returns changes of settings that harm every transfer, though no prediction counts them.
-fn repairs(report: &HostReport) -> Vec<Change> {
+fn repair_changes(report: &HostReport) -> Vec<Change> {
     let switches = ["net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps"];
-    let off = switches.into_iter().filter(|name| value(&report.sysctls, name) == Some("0"));
+    let off = switches.into_iter().filter(|name| sysctl_value(&report.sysctls, name) == Some("0"));
     off.map(|name| Change::Sysctl { name: name.to_owned(), value: "1".to_owned() }).collect()
 }
 
@@ -80,14 +80,14 @@ fn within_memory(
 }
 
 /// Returns `change` with its risk and its reason, which is that of a `maximum` for a buffer.
-fn advised(
+fn advise_change(
     change: &Change,
     settings: &HostSettings,
     streams: u16,
     maximum: impl Fn(WindowConstraint) -> Option<String>,
 ) -> Option<AdvisedChange> {
-    let (setting, to) = sysctl(change, settings)?;
-    let from = present(change, settings).map_or_else(|| "0".to_owned(), |(_, text)| text);
+    let (setting, to) = sysctl_of_change(change, settings)?;
+    let from = known_sysctl(change, settings).map_or_else(|| "0".to_owned(), |(_, text)| text);
     let held = |size: ByteCount| {
         let all =
             if streams > 1 { format!(", {streams} of them {}", size * u64::from(streams)) } else { String::new() };
@@ -109,8 +109,8 @@ fn advised(
 }
 
 /// Limits that are often taken for others.
-fn believed(report: &HostReport) -> Option<String> {
-    let largest = |name: &str, at: usize| value(&report.sysctls, name)?.split(' ').nth(at)?.parse::<u64>().ok();
+fn misattributed_limits(report: &HostReport) -> Option<String> {
+    let largest = |name: &str, at: usize| sysctl_value(&report.sysctls, name)?.split(' ').nth(at)?.parse::<u64>().ok();
     let asked = largest("net.core.rmem_max", 0)?;
     (asked < largest("net.ipv4.tcp_rmem", 2)?).then(|| {
         format!(
@@ -135,13 +135,13 @@ pub fn who_else(managers: &[HostManager], names: &[&str]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::allow::usual_path;
-    use crate::setting::System;
-    use crate::show::show;
+    use crate::setting::HostSystem;
+    use crate::show::host_report;
     use fullpipe_record::Limit;
     use fullpipe_units::{BitRate, Span};
 
     fn report(memory: ByteCount) -> HostReport {
-        let mut report = show(&System::of_this_host()).unwrap();
+        let mut report = host_report(&HostSystem::of_this_host()).unwrap();
         report.memory = Some(memory);
         report.managers.clear();
         report
@@ -153,7 +153,7 @@ mod tests {
     fn a_larger_send_buffer_fills_a_gigabit_over_a_tenth_of_a_second() {
         let path = usual_path(Span::from_millis(100), BitRate::from_mbps(1000));
         let settings = HostSettings::of_linux_6_18();
-        let advice = advise(&report(ByteCount::from_mib(8192)), &settings, &path, 1, &[RAISE]);
+        let advice = advise_changes(&report(ByteCount::from_mib(8192)), &settings, &path, 1, &[RAISE]);
         let advised = &advice.changes[0];
         assert_eq!((advised.from.as_str(), advised.to.as_str()), ("4096 16384 4194304", "4096 16384 25165824"));
         assert_eq!((advice.before.limit, advice.after.limit), (Limit::SendBuffer, Limit::Capacity));
@@ -163,7 +163,7 @@ mod tests {
     fn no_buffer_is_larger_than_the_machine_bears() {
         let path = usual_path(Span::from_millis(100), BitRate::from_mbps(1000));
         let settings = HostSettings::of_linux_6_18();
-        let bounded = advise(&report(ByteCount::from_mib(1024)), &settings, &path, 1, &[RAISE]);
+        let bounded = advise_changes(&report(ByteCount::from_mib(1024)), &settings, &path, 1, &[RAISE]);
         assert_eq!(bounded.changes[0].change, Change::TcpWmemMax(ByteCount::from_mib(8)));
         assert!(
             bounded.notes[0].contains("a tcp_wmem of 24 MiB") && bounded.notes[0].contains("8 MiB"),
@@ -174,7 +174,7 @@ mod tests {
             bounded.after.kernel_model < BitRate::from_mbps(941)
                 && bounded.after.kernel_model > bounded.before.kernel_model
         );
-        let tiny = advise(&report(ByteCount::from_mib(256)), &settings, &path, 1, &[RAISE]);
+        let tiny = advise_changes(&report(ByteCount::from_mib(256)), &settings, &path, 1, &[RAISE]);
         assert!(tiny.changes.is_empty(), "{:?}", tiny.changes);
     }
 
@@ -186,7 +186,7 @@ mod tests {
         let sets = [("net.ipv4.tcp_wmem".to_owned(), "4096 16384 4194304".to_owned())].into();
         let name = "/etc/sysctl.d/60-net.conf".to_owned();
         report.managers.push(HostManager { name, sets, note: "sets them again at each boot".to_owned() });
-        let advice = advise(&report, &HostSettings::of_linux_6_18(), &path, 2, &[RAISE]);
+        let advice = advise_changes(&report, &HostSettings::of_linux_6_18(), &path, 2, &[RAISE]);
         assert!(advice.notes.iter().any(|note| note.contains("60-net.conf")), "{:?}", advice.notes);
         assert_eq!(advice.changes[1].setting, "net.ipv4.tcp_sack");
         assert!(advice.folklore.iter().any(|stated| stated.setting == "net.ipv4.tcp_sack"), "{:?}", advice.folklore);

@@ -4,7 +4,7 @@ use fullpipe_units::{BitRate, Span};
 
 /// Returns the rate that each buffer setting of a host allows over a path to another with the same settings, as the
 /// one predictor computes it.
-pub fn allowances(settings: &HostSettings, path: &Path, streams: u16) -> Vec<Allowance> {
+pub fn buffer_allowances(settings: &HostSettings, path: &Path, streams: u16) -> Vec<Allowance> {
     const TUNED: &str = "programs that leave their buffers to the kernel";
     const ASKING: &str = "programs that ask for as much as they may";
     let asking = |size| Buffer::Request(size);
@@ -15,8 +15,8 @@ pub fn allowances(settings: &HostSettings, path: &Path, streams: u16) -> Vec<All
         ("net.core.wmem_max", Limit::SendBuffer, asking(kernel::wmem_max(settings)), ASKING),
     ];
     let allowance = |(setting, kind, buffer, of): (&str, Limit, Buffer, &str)| {
-        let prediction = predict(path, settings, settings, &Request { streams, buffer, ..steady() });
-        let ceiling = prediction.ceiling(kind)?.clone();
+        let prediction = predict(path, settings, settings, &Request { streams, buffer, ..steady_request() });
+        let ceiling = prediction.find_ceiling(kind)?.clone();
         Some(Allowance {
             setting: setting.to_owned(),
             of: of.to_owned(),
@@ -31,11 +31,11 @@ pub fn allowances(settings: &HostSettings, path: &Path, streams: u16) -> Vec<All
 /// A path of which only this is known: the same both ways, over Ethernet, with a queue of one BDP.
 pub fn usual_path(rtt: Span, bandwidth: BitRate) -> Path {
     let direction = PathDirection { queue: Some(bandwidth.bytes_in(rtt)), ..PathDirection::of_rate(Some(bandwidth)) };
-    Path::symmetric(&direction, rtt)
+    Path::with_symmetric_rtt(&direction, rtt)
 }
 
 /// A load that lasts long enough for its beginning not to count.
-pub(crate) fn steady() -> Request {
+pub(crate) fn steady_request() -> Request {
     Request { duration: Span::from_secs(3600), ..Request::default() }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn untouched_linux_allows_a_third_of_a_gigabit_over_a_tenth_of_a_second() {
         let path = usual_path(Span::from_millis(100), BitRate::from_mbps(1000));
-        let allowed = allowances(&HostSettings::of_linux_6_18(), &path, 1);
+        let allowed = buffer_allowances(&HostSettings::of_linux_6_18(), &path, 1);
         let rates: Vec<_> = allowed.iter().map(|each| (each.setting.as_str(), each.rate.bps() / 1_000_000)).collect();
         // The first two as the prediction of the demo has them, the others by SO_RCVBUF and SO_SNDBUF of 4 MiB,
         // doubled.

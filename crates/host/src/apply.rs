@@ -1,11 +1,11 @@
 use fullpipe_record::{Change, HostSettings};
 use thiserror::Error;
 
-use crate::chain::{Back, chains, put_back};
-use crate::entry::{Entry, shown};
-use crate::inspect::inspect;
-use crate::render::writes;
-use crate::setting::System;
+use crate::chain::{RestoreOutcome, put_back, setting_histories};
+use crate::entry::{JournalEntry, display_text};
+use crate::inspect::inspect_host;
+use crate::render::setting_writes;
+use crate::setting::HostSystem;
 use crate::sysctl::{SysctlError, SysctlTree};
 
 /// Why changes were not made, or not undone.
@@ -32,8 +32,8 @@ pub enum ApplyError {
 
 /// Changes that were made, with the way back.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Applied {
-    entries: Vec<Entry>,
+pub struct AppliedChanges {
+    entries: Vec<JournalEntry>,
 }
 
 /// Makes `changes` in order, reading each back. Changes that are a program's to make are passed over. If one fails,
@@ -41,17 +41,18 @@ pub struct Applied {
 ///
 /// # Errors
 /// If a setting cannot be read or written, or the kernel does not keep what was written.
-pub fn apply(tree: &SysctlTree, changes: &[Change]) -> Result<Applied, ApplyError> {
-    let system = System::new(tree.clone(), "/nowhere");
-    let mut applied = Applied::default();
+pub fn apply_changes(tree: &SysctlTree, changes: &[Change]) -> Result<AppliedChanges, ApplyError> {
+    let system = HostSystem::new(tree.clone(), "/nowhere");
+    let mut applied = AppliedChanges::default();
     for change in changes {
         // Inspected each time, because a triple is written whole and an earlier change may have been to the same one.
-        let made = inspect(tree).map_err(ApplyError::from).and_then(|settings| apply_one(&system, change, &settings));
+        let made =
+            inspect_host(tree).map_err(ApplyError::from).and_then(|settings| apply_one(&system, change, &settings));
         match made {
             Ok(entry) => applied.entries.extend(entry),
             Err(error) => {
                 // The first failure is the one to report, whether or not the way back is whole.
-                let _ = applied.undo(tree);
+                let _ = applied.undo_changes(tree);
                 return Err(error);
             }
         }
@@ -59,15 +60,19 @@ pub fn apply(tree: &SysctlTree, changes: &[Change]) -> Result<Applied, ApplyErro
     Ok(applied)
 }
 
-fn apply_one(system: &System, change: &Change, settings: &HostSettings) -> Result<Option<Entry>, ApplyError> {
-    let Some((setting, wanted)) = writes(change, settings) else { return Ok(None) };
+fn apply_one(
+    system: &HostSystem,
+    change: &Change,
+    settings: &HostSettings,
+) -> Result<Option<JournalEntry>, ApplyError> {
+    let Some((setting, wanted)) = setting_writes(change, settings) else { return Ok(None) };
     let before = setting.read(system)?;
-    let entry = Entry { setting, before, wanted, made: None };
-    let made = entry.make(system)?;
-    Ok(Some(Entry { made, ..entry }))
+    let entry = JournalEntry { setting, before, wanted, made: None };
+    let made = entry.write_setting(system)?;
+    Ok(Some(JournalEntry { made, ..entry }))
 }
 
-impl Applied {
+impl AppliedChanges {
     /// Adds changes that were made after these.
     pub fn append(&mut self, mut later: Self) {
         self.entries.append(&mut later.entries);
@@ -78,14 +83,14 @@ impl Applied {
     ///
     /// # Errors
     /// The first failure, after everything else was tried.
-    pub fn undo(self, tree: &SysctlTree) -> Result<(), ApplyError> {
-        let chains = chains(self.entries);
+    pub fn undo_changes(self, tree: &SysctlTree) -> Result<(), ApplyError> {
+        let chains = setting_histories(self.entries);
         let mut result = Ok(());
-        for (chain, back) in chains.iter().zip(put_back(&chains, &System::new(tree.clone(), "/nowhere"))) {
+        for (chain, back) in chains.iter().zip(put_back(&chains, &HostSystem::new(tree.clone(), "/nowhere"))) {
             let failed = match back {
-                Ok(Back::Done(_)) => continue,
-                Ok(Back::Foreign(found)) => chain.left_alone(found.as_deref()),
-                Ok(Back::Vanished) => format!("{} is gone, and with it what was changed", chain.setting),
+                Ok(RestoreOutcome::Done(_)) => continue,
+                Ok(RestoreOutcome::Foreign(found)) => chain.left_alone(found.as_deref()),
+                Ok(RestoreOutcome::Vanished) => format!("{} is gone, and with it what was changed", chain.setting),
                 Err(why) => why,
             };
             result = result.and(Err(ApplyError::NotPutBack(failed)));
@@ -94,10 +99,10 @@ impl Applied {
     }
 }
 
-impl Entry {
+impl JournalEntry {
     /// Writes what is wanted and reads it back; what the kernel does not keep is put back. Returns what was read where
     /// it says more than what is wanted.
-    pub(crate) fn make(&self, system: &System) -> Result<Option<String>, ApplyError> {
+    pub(crate) fn write_setting(&self, system: &HostSystem) -> Result<Option<String>, ApplyError> {
         self.setting.write(system, self.wanted.as_deref())?;
         let found = self.setting.read(system)?;
         if self.setting.is_as_asked(found.as_deref(), self.wanted.as_deref()) {
@@ -107,8 +112,8 @@ impl Entry {
         self.setting.write(system, self.before.as_deref())?;
         Err(ApplyError::NotKept {
             name: self.setting.to_string(),
-            wanted: shown(self.wanted.as_deref()),
-            found: shown(found.as_deref()),
+            wanted: display_text(self.wanted.as_deref()),
+            found: display_text(found.as_deref()),
         })
     }
 }
@@ -116,7 +121,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands;
+    use crate::change_commands;
     use fullpipe_units::ByteCount;
     use std::fs;
     use std::path::Path;
@@ -137,7 +142,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, format!("{text}\n")).unwrap();
         }
-        SysctlTree::at(folder)
+        SysctlTree::with_root(folder)
     }
 
     const RAISE: [Change; 2] =
@@ -147,12 +152,12 @@ mod tests {
     fn what_is_applied_is_undone_to_the_byte() {
         let folder = tempfile::tempdir().unwrap();
         let tree = tree(folder.path());
-        let before = inspect(&tree).unwrap();
-        let applied = apply(&tree, &RAISE).unwrap();
-        assert_eq!(inspect(&tree).unwrap().tcp_wmem.max, ByteCount::from_mib(32));
-        assert_eq!(inspect(&tree).unwrap(), RAISE[1].applied_to(&RAISE[0].applied_to(&before)));
-        applied.undo(&tree).unwrap();
-        assert_eq!(inspect(&tree).unwrap(), before);
+        let before = inspect_host(&tree).unwrap();
+        let applied = apply_changes(&tree, &RAISE).unwrap();
+        assert_eq!(inspect_host(&tree).unwrap().tcp_wmem.max, ByteCount::from_mib(32));
+        assert_eq!(inspect_host(&tree).unwrap(), RAISE[1].applied_to(&RAISE[0].applied_to(&before)));
+        applied.undo_changes(&tree).unwrap();
+        assert_eq!(inspect_host(&tree).unwrap(), before);
         assert_eq!(tree.read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t4194304");
     }
 
@@ -160,9 +165,9 @@ mod tests {
     fn undo_does_not_clobber_what_somebody_else_wrote() {
         let folder = tempfile::tempdir().unwrap();
         let tree = tree(folder.path());
-        let applied = apply(&tree, &RAISE).unwrap();
+        let applied = apply_changes(&tree, &RAISE).unwrap();
         tree.write("net.ipv4.tcp_rmem", "1 2 3").unwrap();
-        let error = applied.undo(&tree).unwrap_err();
+        let error = applied.undo_changes(&tree).unwrap_err();
         assert!(error.to_string().starts_with("net.ipv4.tcp_rmem was left alone"), "{error}");
         assert_eq!(tree.read("net.ipv4.tcp_rmem").unwrap(), "1 2 3");
         assert_eq!(tree.read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t4194304");
@@ -176,7 +181,7 @@ mod tests {
         let moderate = folder.path().join("net/ipv4/tcp_moderate_rcvbuf");
         fs::remove_file(&moderate).unwrap();
         std::os::unix::fs::symlink("/proc/sys/kernel/cap_last_cap", &moderate).unwrap();
-        let error = apply(&tree, &[RAISE[0].clone(), Change::ModerateRcvbuf(false)]).unwrap_err();
+        let error = apply_changes(&tree, &[RAISE[0].clone(), Change::ModerateRcvbuf(false)]).unwrap_err();
         assert!(error.to_string().starts_with("cannot write net.ipv4.tcp_moderate_rcvbuf"), "{error}");
         assert_eq!(tree.read("net.ipv4.tcp_wmem").unwrap(), "4096\t16384\t4194304");
     }
@@ -184,7 +189,7 @@ mod tests {
     #[test]
     fn commands_say_what_apply_does_and_how_to_go_back() {
         let folder = tempfile::tempdir().unwrap();
-        let commands = commands(&RAISE, &inspect(&tree(folder.path())).unwrap());
+        let commands = change_commands(&RAISE, &inspect_host(&tree(folder.path())).unwrap());
         assert_eq!(
             commands.apply,
             [

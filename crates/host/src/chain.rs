@@ -2,20 +2,20 @@
 
 use fullpipe_record::HostChange;
 
-use crate::entry::{Entry, shown};
-use crate::setting::{Setting, System};
+use crate::entry::{JournalEntry, display_text};
+use crate::setting::{HostSystem, Setting};
 
 /// A setting's text; none where it is absent.
 type Text = Option<String>;
 
 /// Everything that was done to one setting, in order. Undone as one, so that an undo that was itself cut short knows
 /// every value that may be there.
-pub(crate) struct Chain {
+pub(crate) struct SettingHistory {
     pub(crate) setting: Setting,
-    entries: Vec<Entry>,
+    entries: Vec<JournalEntry>,
 }
 
-pub(crate) enum Back {
+pub(crate) enum RestoreOutcome {
     /// As it was at first, and whether it was not so already.
     Done(Option<HostChange>),
     /// Neither as we left it nor as it was.
@@ -26,15 +26,15 @@ pub(crate) enum Back {
 
 /// By setting, the one that was changed last first. Where somebody else set it between two changes, a new chain begins:
 /// that leads back to theirs, and what was before it is theirs to leave.
-pub(crate) fn chains(entries: Vec<Entry>) -> Vec<Chain> {
-    let mut chains: Vec<Chain> = Vec::new();
+pub(crate) fn setting_histories(entries: Vec<JournalEntry>) -> Vec<SettingHistory> {
+    let mut chains: Vec<SettingHistory> = Vec::new();
     for entry in entries {
         let latest = chains.iter().rposition(|chain| chain.setting == entry.setting);
         let chain = match latest {
             Some(at) if chains[at].is_ours(entry.before.as_deref()) => Some(chains.remove(at)),
             _ => None,
         };
-        let mut chain = chain.unwrap_or_else(|| Chain { setting: entry.setting.clone(), entries: Vec::new() });
+        let mut chain = chain.unwrap_or_else(|| SettingHistory { setting: entry.setting.clone(), entries: Vec::new() });
         chain.entries.push(entry);
         chains.push(chain);
     }
@@ -44,24 +44,29 @@ pub(crate) fn chains(entries: Vec<Entry>) -> Vec<Chain> {
     chains
 }
 
-impl Chain {
-    fn first(&self) -> Option<&str> {
+impl SettingHistory {
+    fn first_value(&self) -> Option<&str> {
         self.entries.first().and_then(|entry| entry.before.as_deref())
     }
 
-    fn latest(&self) -> Option<&str> {
+    fn latest_value(&self) -> Option<&str> {
         self.entries.last().and_then(|entry| entry.wanted.as_deref())
     }
 
     /// As one change.
-    pub(crate) fn whole(&self) -> Entry {
+    pub(crate) fn merged_entry(&self) -> JournalEntry {
         let text = |text: Option<&str>| text.map(str::to_owned);
         let made = self.entries.last().and_then(|entry| entry.made.clone());
-        Entry { setting: self.setting.clone(), before: text(self.first()), wanted: text(self.latest()), made }
+        JournalEntry {
+            setting: self.setting.clone(),
+            before: text(self.first_value()),
+            wanted: text(self.latest_value()),
+            made,
+        }
     }
 
     /// As it reads now; none where it is gone.
-    fn read(&self, system: &System) -> Result<Option<Text>, String> {
+    fn read(&self, system: &HostSystem) -> Result<Option<Text>, String> {
         match self.setting.read(system) {
             Err(error) if error.is_missing() => Ok(None),
             read => read.map(Some).map_err(|error| error.to_string()),
@@ -70,7 +75,7 @@ impl Chain {
 
     /// Returns true if this text is of this chain, and not somebody else's.
     fn is_ours(&self, found: Option<&str>) -> bool {
-        self.entries.iter().any(|Entry { before, wanted, made, .. }| {
+        self.entries.iter().any(|JournalEntry { before, wanted, made, .. }| {
             let is_as_made = match made {
                 Some(made) => self.setting.is_same(found, Some(made)),
                 None => self.setting.is_as_asked(found, wanted.as_deref()),
@@ -87,39 +92,45 @@ impl Chain {
     /// changed it to `found`.
     pub(crate) fn left_alone(&self, found: Option<&str>) -> String {
         let setting = &self.setting;
-        let [ours, found] = [self.latest(), found].map(|text| shown(text.map(|text| setting.stated(text)).as_deref()));
+        let [ours, found] = [self.latest_value(), found]
+            .map(|text| display_text(text.map(|text| setting.display_value(text)).as_deref()));
         if ours == found {
             return format!("{setting} was left alone: somebody changed its parameters since");
         }
         format!("{setting} was left alone: it should still be \"{ours}\" but somebody made it \"{found}\"")
     }
 
-    fn put_back(&self, system: &System) -> Result<(), String> {
+    fn put_back(&self, system: &HostSystem) -> Result<(), String> {
         let read = || self.setting.read(system).map_err(|error| error.to_string());
-        let is_same = self.setting.is_same(read()?.as_deref(), self.first());
+        let is_same = self.setting.is_same(read()?.as_deref(), self.first_value());
         // What a crash left of our file goes too.
         if is_same && self.setting != Setting::Persisted {
             return Ok(());
         }
-        self.setting.write(system, self.first()).map_err(|error| error.to_string())?;
+        self.setting.write(system, self.first_value()).map_err(|error| error.to_string())?;
         let now = read()?;
-        if self.is_put_back(now.as_deref(), self.first()) {
+        if self.is_put_back(now.as_deref(), self.first_value()) {
             return Ok(());
         }
-        let [first, now] = [self.first(), now.as_deref()].map(shown);
+        let [first, now] = [self.first_value(), now.as_deref()].map(display_text);
         Err(format!("{} was put back to \"{first}\" and reads back as \"{now}\"", self.setting))
     }
 
     /// Returns the outcome of an undo. `found` is the text before it, `put_back` the result of the
     /// write.
-    fn outcome(&self, system: &System, found: Option<Text>, put_back: Result<(), String>) -> Result<Back, String> {
-        let (Some(found), Some(now)) = (found, self.read(system)?) else { return Ok(Back::Vanished) };
-        if !self.is_put_back(now.as_deref(), self.first()) {
-            return put_back.map(|()| Back::Foreign(now));
+    fn restore_outcome(
+        &self,
+        system: &HostSystem,
+        found: Option<Text>,
+        put_back: Result<(), String>,
+    ) -> Result<RestoreOutcome, String> {
+        let (Some(found), Some(now)) = (found, self.read(system)?) else { return Ok(RestoreOutcome::Vanished) };
+        if !self.is_put_back(now.as_deref(), self.first_value()) {
+            return put_back.map(|()| RestoreOutcome::Foreign(now));
         }
         let has_moved = !self.setting.is_same(found.as_deref(), now.as_deref());
-        let stated = |text: Option<&str>| text.map(|text| self.setting.stated(text));
-        Ok(Back::Done(has_moved.then(|| HostChange {
+        let stated = |text: Option<&str>| text.map(|text| self.setting.display_value(text));
+        Ok(RestoreOutcome::Done(has_moved.then(|| HostChange {
             setting: self.setting.to_string(),
             from: stated(found.as_deref()),
             to: stated(now.as_deref()),
@@ -128,9 +139,9 @@ impl Chain {
 }
 
 /// Puts back, in this order, what is as we left it; what became of each.
-pub(crate) fn put_back(chains: &[Chain], system: &System) -> Vec<Result<Back, String>> {
+pub(crate) fn put_back(chains: &[SettingHistory], system: &HostSystem) -> Vec<Result<RestoreOutcome, String>> {
     let found: Vec<_> = chains.iter().map(|chain| chain.read(system)).collect();
-    let later: Vec<Option<&Chain>> =
+    let later: Vec<Option<&SettingHistory>> =
         (0..chains.len()).map(|at| chains[..at].iter().rfind(|later| later.setting == chains[at].setting)).collect();
     let mut done = vec![Ok(()); chains.len()];
     // Twice, because one may need another that comes after it, or be moved by it.
@@ -146,8 +157,10 @@ pub(crate) fn put_back(chains: &[Chain], system: &System) -> Vec<Result<Back, St
     whole
         .map(|(((chain, later), found), done)| match later {
             // Whatever it is now, somebody had set it.
-            Some(later) if !matches!(found, Ok(None)) => Ok(Back::Foreign(later.first().map(str::to_owned))),
-            _ => chain.outcome(system, found?, done),
+            Some(later) if !matches!(found, Ok(None)) => {
+                Ok(RestoreOutcome::Foreign(later.first_value().map(str::to_owned)))
+            }
+            _ => chain.restore_outcome(system, found?, done),
         })
         .collect()
 }
@@ -156,9 +169,9 @@ pub(crate) fn put_back(chains: &[Chain], system: &System) -> Vec<Result<Back, St
 mod tests {
     use super::*;
 
-    fn entry(setting: Setting, before: &str, wanted: &str) -> Entry {
+    fn entry(setting: Setting, before: &str, wanted: &str) -> JournalEntry {
         let [before, wanted] = [before, wanted].map(|text| Some(text.to_owned()));
-        Entry { setting, before, wanted, made: None }
+        JournalEntry { setting, before, wanted, made: None }
     }
 
     fn default_qdisc() -> Setting {
@@ -174,13 +187,13 @@ mod tests {
             entry(default_qdisc(), "pfifo_fast\n", "fq"),
             entry(qdisc.clone(), "default mq pfifo_fast", "fq"),
         ];
-        let chains = chains(entries);
+        let chains = setting_histories(entries);
         let order: Vec<&Setting> = chains.iter().map(|chain| &chain.setting).collect();
         assert_eq!(order, [&default_qdisc(), &queue, &qdisc]);
         // What the kernel put there while another was its default is ours to replace, and is not as it was.
         let stale = Some("default mq fq");
         assert!(chains[2].is_ours(stale));
-        assert!(!chains[2].setting.is_same(stale, chains[2].first()));
+        assert!(!chains[2].setting.is_same(stale, chains[2].first_value()));
         assert!(!chains[2].is_ours(Some("sfq inexact 80010000 ")));
     }
 }

@@ -85,6 +85,6 @@ mod tests {
     #[test]
     fn each_limit_of_a_defect_has_a_page() {
         let names = DEFECTS.iter().flat_map(|defect| defect.limits);
-        assert!(names.into_iter().all(|name| LegalVerdict::named(name).is_some()));
+        assert!(names.into_iter().all(|name| LegalVerdict::from_name(name).is_some()));
     }
 }

@@ -27,15 +27,15 @@ impl DeviceMeter {
     ///
     /// # Errors
     /// Fails if there is no way to `peer`, or the kernel does not report the device.
-    pub fn toward(peer: IpAddr) -> io::Result<Self> {
-        Self::of(output_device(peer.to_canonical())?)
+    pub fn toward_peer(peer: IpAddr) -> io::Result<Self> {
+        Self::for_device(output_device(peer.to_canonical())?)
     }
 
     /// Starts to count what the device `name` does.
     ///
     /// # Errors
     /// Fails if there is no such device.
-    pub fn of(name: String) -> io::Result<Self> {
+    pub fn for_device(name: String) -> io::Result<Self> {
         let before = device_state(&name)?;
         let queues = queue_states(before.index)?;
         let report = DeviceReport {
@@ -49,10 +49,10 @@ impl DeviceMeter {
     }
 
     /// Returns the counts since the meter was made; `None` if the device has gone.
-    pub fn sample(&mut self) -> Option<DeviceReport> {
+    pub fn take_sample(&mut self) -> Option<DeviceReport> {
         let now = device_state(&self.report.name).ok().filter(|now| now.index == self.before.index)?;
         let queues = queue_states(now.index).ok()?;
-        update(&mut self.seen, &queues, &self.queues);
+        update_queues(&mut self.seen, &queues, &self.queues);
         self.report.qdiscs = self.seen.iter().map(|(_, report)| report.clone()).collect();
         self.report.dropped_out = now.dropped_out.saturating_sub(self.before.dropped_out);
         self.report.dropped_in = now.dropped_in.saturating_sub(self.before.dropped_in);
@@ -79,9 +79,9 @@ pub fn device_counts(name: &str) -> io::Result<DeviceCounts> {
 }
 
 /// Takes the counts of the `queues` that are there over into what was `seen`. One that was removed stays as it was.
-fn update(seen: &mut Vec<(Identity, QdiscReport)>, queues: &[QueueState], before: &[QueueState]) {
+fn update_queues(seen: &mut Vec<(Identity, QdiscReport)>, queues: &[QueueState], before: &[QueueState]) {
     for queue in queues {
-        let (identity, report) = (identity(queue), since(queue, before));
+        let (identity, report) = (queue_identity(queue), qdisc_growth(queue, before));
         if let Some((_, last)) = seen.iter_mut().find(|(known, _)| *known == identity) {
             *last = QdiscReport { backlog: report.backlog.max(last.backlog), ..report };
         } else if seen.len() < MAX_QDISCS {
@@ -90,14 +90,14 @@ fn update(seen: &mut Vec<(Identity, QdiscReport)>, queues: &[QueueState], before
     }
 }
 
-fn identity(queue: &QueueState) -> Identity {
+fn queue_identity(queue: &QueueState) -> Identity {
     (queue.handle, queue.parent, queue.kind.clone())
 }
 
 /// Returns the counts of `queue` since `before`, or since it was added.
-fn since(queue: &QueueState, before: &[QueueState]) -> QdiscReport {
-    let before = before.iter().find(|before| identity(before) == identity(queue));
-    let more = |count: fn(&QueueState) -> u32| more(count(queue), before.map_or(0, count));
+fn qdisc_growth(queue: &QueueState, before: &[QueueState]) -> QdiscReport {
+    let before = before.iter().find(|before| queue_identity(before) == queue_identity(queue));
+    let more = |count: fn(&QueueState) -> u32| counter_growth(count(queue), before.map_or(0, count));
     QdiscReport {
         kind: queue.kind.clone(),
         rate: queue.rate,
@@ -110,7 +110,7 @@ fn since(queue: &QueueState, before: &[QueueState]) -> QdiscReport {
 
 /// Returns the growth of a count of 32 bits that may have wrapped around; one that went back is that of a new queue and
 /// taken whole.
-fn more(now: u32, before: u32) -> u64 {
+fn counter_growth(now: u32, before: u32) -> u64 {
     let more = now.wrapping_sub(before);
     u64::from(if more > u32::MAX / 2 { now } else { more })
 }
@@ -121,11 +121,11 @@ mod tests {
 
     #[test]
     fn a_count_that_wraps_goes_on_and_one_of_a_new_queue_is_taken_whole() {
-        assert_eq!([more(7, 5), more(3, u32::MAX), more(5, 7)], [2, 4, 5]);
+        assert_eq!([counter_growth(7, 5), counter_growth(3, u32::MAX), counter_growth(5, 7)], [2, 4, 5]);
         let queue = |handle, dropped| QueueState { handle, dropped, kind: "fq".to_owned(), ..QueueState::default() };
         let before = [queue(1, 100), queue(2, 50)];
-        assert_eq!(since(&queue(2, 53), &before).dropped, 3);
-        assert_eq!(since(&queue(3, 53), &before).dropped, 53, "one that was not there");
+        assert_eq!(qdisc_growth(&queue(2, 53), &before).dropped, 3);
+        assert_eq!(qdisc_growth(&queue(3, 53), &before).dropped, 53, "one that was not there");
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
         let queue = |kind: &str, overlimits| QueueState { kind: kind.to_owned(), overlimits, ..QueueState::default() };
         let mut seen = Vec::new();
         for queues in [[queue("tbf", 5)], [queue("tbf", 9)], [queue("noqueue", 0)]] {
-            update(&mut seen, &queues, &[queue("tbf", 1)]);
+            update_queues(&mut seen, &queues, &[queue("tbf", 1)]);
         }
         let counts: Vec<(&str, u64)> =
             seen.iter().map(|(_, report)| (report.kind.as_str(), report.overlimits)).collect();

@@ -6,11 +6,11 @@ use fullpipe_units::ByteCount;
 /// Returns the commands that make `changes` at an end that runs Windows, macOS or FreeBSD; a system is left out if
 /// none of the changes has a setting there. The values before are not known from here: each way back begins with
 /// reading them.
-pub fn elsewhere(changes: &[Change]) -> Vec<Elsewhere> {
+pub fn other_system_commands(changes: &[Change]) -> Vec<Elsewhere> {
     [System::Windows, System::MacOs, System::FreeBsd]
         .into_iter()
         .map(|system| {
-            let lines: Vec<Line> = changes.iter().flat_map(|change| lines(change, system)).collect();
+            let lines: Vec<CommandPair> = changes.iter().flat_map(|change| system_commands(change, system)).collect();
             let apply = lines.iter().map(|line| line.apply.clone()).collect();
             let undo = lines.into_iter().rev().map(|line| line.undo).collect();
             Elsewhere { system, apply, undo }
@@ -20,24 +20,24 @@ pub fn elsewhere(changes: &[Change]) -> Vec<Elsewhere> {
 }
 
 /// One command, and its way back.
-struct Line {
+struct CommandPair {
     apply: String,
     undo: String,
 }
 
-fn lines(change: &Change, system: System) -> Vec<Line> {
+fn system_commands(change: &Change, system: System) -> Vec<CommandPair> {
     match system {
-        System::Windows => windows(change).into_iter().collect(),
-        System::MacOs => bsd(change, &MAC_OS),
-        System::FreeBsd => bsd(change, &FREE_BSD),
+        System::Windows => windows_command(change).into_iter().collect(),
+        System::MacOs => bsd_commands(change, &MAC_OS),
+        System::FreeBsd => bsd_commands(change, &FREE_BSD),
     }
 }
 
 /// Windows sizes receive windows by a level: `normal` ends at 16 MiB, `experimental` at 1 GiB. Its send buffers grow by
 /// themselves (Microsoft, "netsh interface tcp" and "TCP/IP performance known issues").
-fn windows(change: &Change) -> Option<Line> {
+fn windows_command(change: &Change) -> Option<CommandPair> {
     const NORMAL_ENDS_AT: ByteCount = ByteCount::from_mib(16);
-    let netsh = |set: &str, back: &str| Line {
+    let netsh = |set: &str, back: &str| CommandPair {
         apply: format!("netsh int tcp set {set}"),
         undo: format!("netsh int tcp set {back}"),
     };
@@ -45,8 +45,8 @@ fn windows(change: &Change) -> Option<Line> {
     match change {
         Change::TcpRmemMax(size) if *size > NORMAL_ENDS_AT => Some(level("experimental")),
         Change::TcpRmemMax(_) | Change::ModerateRcvbuf(true) | Change::WindowScaling(true) => {
-            let Line { apply, undo } = level("normal");
-            Some(Line { apply: format!("{apply}    (unless it is experimental now)"), undo })
+            let CommandPair { apply, undo } = level("normal");
+            Some(CommandPair { apply: format!("{apply}    (unless it is experimental now)"), undo })
         }
         Change::CongestionControl(name) => Some(netsh(
             &format!("supplemental template=internet congestionprovider={}", if name == "bbr" { "bbr2" } else { name }),
@@ -57,7 +57,7 @@ fn windows(change: &Change) -> Option<Line> {
 }
 
 /// Names of the same settings in two systems of one descent.
-struct Names {
+struct SysctlNames {
     receive: &'static str,
     send: &'static str,
     /// True if the congestion control is a sysctl.
@@ -66,13 +66,13 @@ struct Names {
     black_holes: Option<&'static str>,
 }
 
-const MAC_OS: Names = Names {
+const MAC_OS: SysctlNames = SysctlNames {
     receive: "net.inet.tcp.autorcvbufmax",
     send: "net.inet.tcp.autosndbufmax",
     chooses_control: false,
     black_holes: None,
 };
-const FREE_BSD: Names = Names {
+const FREE_BSD: SysctlNames = SysctlNames {
     receive: "net.inet.tcp.recvbuf_max",
     send: "net.inet.tcp.sendbuf_max",
     chooses_control: true,
@@ -81,31 +81,34 @@ const FREE_BSD: Names = Names {
 
 /// No buffer grows beyond `kern.ipc.maxsockbuf`, which counts more than payload (tuning(7), tcp(4); Apple's `sysctl
 /// -a`).
-fn bsd(change: &Change, names: &Names) -> Vec<Line> {
-    let sized = |name: &str, size: ByteCount| vec![raised("kern.ipc.maxsockbuf", size * 2), raised(name, size)];
+fn bsd_commands(change: &Change, names: &SysctlNames) -> Vec<CommandPair> {
+    let sized =
+        |name: &str, size: ByteCount| vec![raise_command("kern.ipc.maxsockbuf", size * 2), raise_command(name, size)];
     match change {
         Change::TcpRmemMax(size) => sized(names.receive, *size),
         Change::TcpWmemMax(size) => sized(names.send, *size),
-        Change::WindowScaling(on) => vec![sysctl("net.inet.tcp.rfc1323", &u8::from(*on).to_string())],
+        Change::WindowScaling(on) => vec![sysctl_command("net.inet.tcp.rfc1323", &u8::from(*on).to_string())],
         Change::SocketBuffer(Buffer::Request(size)) => {
-            vec![raised("kern.ipc.maxsockbuf", *size * 2)]
+            vec![raise_command("kern.ipc.maxsockbuf", *size * 2)]
         }
-        Change::CongestionControl(name) if names.chooses_control => vec![sysctl("net.inet.tcp.cc.algorithm", name)],
+        Change::CongestionControl(name) if names.chooses_control => {
+            vec![sysctl_command("net.inet.tcp.cc.algorithm", name)]
+        }
         Change::Sysctl { name, value } if name == "net.ipv4.tcp_mtu_probing" => {
-            names.black_holes.map(|name| sysctl(name, value)).into_iter().collect()
+            names.black_holes.map(|name| sysctl_command(name, value)).into_iter().collect()
         }
         _ => Vec::new(),
     }
 }
 
 /// The setting of a size, for a host that may have a larger one already.
-fn raised(name: &str, size: ByteCount) -> Line {
-    let Line { apply, undo } = sysctl(name, &size.get().to_string());
-    Line { apply: format!("{apply}    (only if it is less now)"), undo }
+fn raise_command(name: &str, size: ByteCount) -> CommandPair {
+    let CommandPair { apply, undo } = sysctl_command(name, &size.get().to_string());
+    CommandPair { apply: format!("{apply}    (only if it is less now)"), undo }
 }
 
-fn sysctl(name: &str, value: &str) -> Line {
-    Line {
+fn sysctl_command(name: &str, value: &str) -> CommandPair {
+    CommandPair {
         apply: format!("sysctl {name}={value}"),
         undo: format!("sysctl {name}=BEFORE    (read it first: sysctl {name})"),
     }
@@ -116,7 +119,7 @@ mod tests {
     use super::*;
 
     fn of(system: System, change: Change) -> Vec<String> {
-        let all = elsewhere(&[change]);
+        let all = other_system_commands(&[change]);
         all.into_iter().find(|commands| commands.system == system).map(|commands| commands.apply).unwrap_or_default()
     }
 
@@ -137,7 +140,9 @@ mod tests {
     fn what_a_system_does_by_itself_has_no_command_there() {
         assert!(of(System::Windows, Change::TcpWmemMax(ByteCount::from_mib(32))).is_empty());
         assert!(of(System::MacOs, Change::CongestionControl("bbr".to_owned())).is_empty());
-        assert!(elsewhere(&[Change::Streams(8), Change::Rate(None), Change::MaxPacingRate(None)]).is_empty());
+        assert!(
+            other_system_commands(&[Change::Streams(8), Change::Rate(None), Change::MaxPacingRate(None)]).is_empty()
+        );
     }
 
     #[test]
@@ -150,10 +155,10 @@ mod tests {
     #[test]
     fn the_way_back_is_in_reverse_order_and_as_long() {
         let changes = [Change::TcpRmemMax(ByteCount::from_mib(8)), Change::WindowScaling(true)];
-        for commands in elsewhere(&changes) {
+        for commands in other_system_commands(&changes) {
             assert_eq!(commands.apply.len(), commands.undo.len());
         }
-        let bsd = elsewhere(&changes).pop().unwrap();
+        let bsd = other_system_commands(&changes).pop().unwrap();
         assert!(bsd.undo[0].contains("rfc1323") && bsd.undo[2].contains("maxsockbuf"), "{bsd:?}");
     }
 }

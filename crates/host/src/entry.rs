@@ -4,7 +4,7 @@ use crate::setting::Setting;
 
 /// A setting, what it was, what it was to become, and, where that says less than what was read back, this.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct JournalEntry {
     pub(crate) setting: Setting,
     pub(crate) before: Option<String>,
     pub(crate) wanted: Option<String>,
@@ -12,7 +12,7 @@ pub(crate) struct Entry {
 }
 
 /// A text for a reader: in one line, with single spaces.
-pub(crate) fn shown(text: Option<&str>) -> String {
+pub(crate) fn display_text(text: Option<&str>) -> String {
     let words = text.unwrap_or("none").split_whitespace();
     words.collect::<Vec<_>>().join(" ")
 }

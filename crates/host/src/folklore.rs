@@ -5,8 +5,8 @@ use fullpipe_record::{Folklore, HostReport, KernelVersion};
 use fullpipe_units::{ByteCount, Span};
 
 /// Returns the folklore that this host follows, in the running kernel or in a file that is read at boot.
-pub(crate) fn folklore(report: &HostReport, rtt: Span) -> Vec<Folklore> {
-    let judge = Judge { kernel: report.kernel, memory: report.memory, rtt };
+pub(crate) fn followed_folklore(report: &HostReport, rtt: Span) -> Vec<Folklore> {
+    let judge = FolkloreContext { kernel: report.kernel, memory: report.memory, rtt };
     let running = report.sysctls.iter().map(|(name, value)| (None, name, value));
     let files = report.managers.iter().flat_map(|manager| {
         let file = manager.name.starts_with('/').then_some(&manager.name);
@@ -19,7 +19,7 @@ pub(crate) fn folklore(report: &HostReport, rtt: Span) -> Vec<Folklore> {
     all.collect()
 }
 
-struct Judge {
+struct FolkloreContext {
     kernel: KernelVersion,
     memory: Option<ByteCount>,
     rtt: Span,
@@ -34,14 +34,14 @@ const WITHOUT_WIN_SCALE: KernelVersion = KernelVersion::new(6, 6);
 /// `net.ipv4.tcp_tw_recycle` went (commit 4396e46187ca).
 const WITHOUT_RECYCLING: KernelVersion = KernelVersion::new(4, 12);
 
-impl Judge {
+impl FolkloreContext {
     fn why_harmful(&self, name: &str, value: &str) -> Option<String> {
         let is_off = value.trim() == "0";
         let number = |at: usize| value.split_whitespace().nth(at)?.parse::<i64>().ok();
         let bytes = |at| number(at).and_then(|number| u64::try_from(number).ok()).map(ByteCount::new);
         Some(match name.strip_prefix("net.ipv4.")? {
             "tcp_window_scaling" if is_off => {
-                let most = window::rate(ByteCount::new(65_535), self.rtt);
+                let most = window::rate_of_window(ByteCount::new(65_535), self.rtt);
                 format!("without window scaling no window is larger than 64 KiB: {most} over {}, on any link", self.rtt)
             }
             "tcp_sack" if is_off => {
@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn harmful_values_are_named_and_usual_ones_are_not() {
-        let judge = |kernel| Judge { kernel, memory: Some(ByteCount::from_mib(8192)), rtt: Span::from_millis(100) };
+        let judge =
+            |kernel| FolkloreContext { kernel, memory: Some(ByteCount::from_mib(8192)), rtt: Span::from_millis(100) };
         let new = judge(KernelVersion::new(6, 18));
         for (name, value) in [
             ("tcp_window_scaling", "0"),

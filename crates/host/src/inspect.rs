@@ -11,11 +11,11 @@ use crate::sysctl::{SysctlError, SysctlTree};
 ///
 /// # Errors
 /// If a setting that every kernel has cannot be read, or is not what it should be.
-pub fn inspect(tree: &SysctlTree) -> Result<HostSettings, SysctlError> {
-    settings(kernel_version()?, &|name| tree.read(name))
+pub fn inspect_host(tree: &SysctlTree) -> Result<HostSettings, SysctlError> {
+    parse_settings(kernel_version()?, &|name| tree.read(name))
 }
 
-/// Returns the settings that bear on bulk TCP of a host that [`show`](crate::show) has read.
+/// Returns the settings that bear on bulk TCP of a host that [`host_report`](crate::show) has read.
 ///
 /// # Errors
 /// Fails if a setting that every kernel has is missing, or is not what it should be.
@@ -24,24 +24,24 @@ pub fn settings_of(report: &HostReport) -> Result<HostSettings, SysctlError> {
         let cause = io::Error::new(io::ErrorKind::NotFound, "the record of the host has none");
         SysctlError::failed("read", name, cause)
     };
-    settings(report.kernel, &|name| report.sysctls.get(name).cloned().ok_or_else(|| missing(name)))
+    parse_settings(report.kernel, &|name| report.sysctls.get(name).cloned().ok_or_else(|| missing(name)))
 }
 
 /// Returns the text of the sysctl with this dotted name.
 type Texts<'t> = &'t dyn Fn(&str) -> Result<String, SysctlError>;
 
-fn settings(kernel: KernelVersion, texts: Texts<'_>) -> Result<HostSettings, SysctlError> {
+fn parse_settings(kernel: KernelVersion, texts: Texts<'_>) -> Result<HostSettings, SysctlError> {
     Ok(HostSettings {
         kernel,
-        tcp_rmem: triple(texts, "net.ipv4.tcp_rmem")?,
-        tcp_wmem: triple(texts, "net.ipv4.tcp_wmem")?,
-        rmem_max: present(size(texts, "net.core.rmem_max"))?,
-        wmem_max: present(size(texts, "net.core.wmem_max"))?,
-        window_scaling: switch(texts, "net.ipv4.tcp_window_scaling")?,
-        timestamps: switch(texts, "net.ipv4.tcp_timestamps")?,
-        sack: switch(texts, "net.ipv4.tcp_sack")?,
-        moderate_rcvbuf: switch(texts, "net.ipv4.tcp_moderate_rcvbuf")?,
-        adv_win_scale: present(number(texts, "net.ipv4.tcp_adv_win_scale"))?.unwrap_or(1),
+        tcp_rmem: buffer_triple(texts, "net.ipv4.tcp_rmem")?,
+        tcp_wmem: buffer_triple(texts, "net.ipv4.tcp_wmem")?,
+        rmem_max: missing_as_none(byte_size(texts, "net.core.rmem_max"))?,
+        wmem_max: missing_as_none(byte_size(texts, "net.core.wmem_max"))?,
+        window_scaling: boolean_value(texts, "net.ipv4.tcp_window_scaling")?,
+        timestamps: boolean_value(texts, "net.ipv4.tcp_timestamps")?,
+        sack: boolean_value(texts, "net.ipv4.tcp_sack")?,
+        moderate_rcvbuf: boolean_value(texts, "net.ipv4.tcp_moderate_rcvbuf")?,
+        adv_win_scale: missing_as_none(integer_value(texts, "net.ipv4.tcp_adv_win_scale"))?.unwrap_or(1),
         congestion_control: texts("net.ipv4.tcp_congestion_control")?,
         available_congestion_controls: texts("net.ipv4.tcp_available_congestion_control")?
             .split_whitespace()
@@ -60,25 +60,25 @@ fn kernel_version() -> Result<KernelVersion, SysctlError> {
 }
 
 /// The three sizes of `tcp_rmem` or `tcp_wmem`.
-fn triple(texts: Texts<'_>, name: &str) -> Result<BufferTriple, SysctlError> {
-    let [min, default, max] = words::<u64, 3>(texts, name, "three sizes in bytes")?.map(ByteCount::new);
+fn buffer_triple(texts: Texts<'_>, name: &str) -> Result<BufferTriple, SysctlError> {
+    let [min, default, max] = parse_words::<u64, 3>(texts, name, "three sizes in bytes")?.map(ByteCount::new);
     Ok(BufferTriple { min, default, max })
 }
 
-fn size(texts: Texts<'_>, name: &str) -> Result<ByteCount, SysctlError> {
-    words(texts, name, "a size in bytes").map(|[bytes]| ByteCount::new(bytes))
+fn byte_size(texts: Texts<'_>, name: &str) -> Result<ByteCount, SysctlError> {
+    parse_words(texts, name, "a size in bytes").map(|[bytes]| ByteCount::new(bytes))
 }
 
-fn number(texts: Texts<'_>, name: &str) -> Result<i32, SysctlError> {
-    words(texts, name, "a number").map(|[number]| number)
+fn integer_value(texts: Texts<'_>, name: &str) -> Result<i32, SysctlError> {
+    parse_words(texts, name, "a number").map(|[number]| number)
 }
 
-fn switch(texts: Texts<'_>, name: &str) -> Result<bool, SysctlError> {
-    words::<u8, 1>(texts, name, "0 or a positive number").map(|[value]| value != 0)
+fn boolean_value(texts: Texts<'_>, name: &str) -> Result<bool, SysctlError> {
+    parse_words::<u8, 1>(texts, name, "0 or a positive number").map(|[value]| value != 0)
 }
 
 /// Returns the words of a sysctl, each parsed; `expected` stands in the error for what they should have been.
-fn words<T: FromStr, const COUNT: usize>(
+fn parse_words<T: FromStr, const COUNT: usize>(
     texts: Texts<'_>,
     name: &str,
     expected: &'static str,
@@ -89,7 +89,7 @@ fn words<T: FromStr, const COUNT: usize>(
     words.and_then(|words| words.try_into().ok()).ok_or_else(malformed)
 }
 
-fn present<T>(read: Result<T, SysctlError>) -> Result<Option<T>, SysctlError> {
+fn missing_as_none<T>(read: Result<T, SysctlError>) -> Result<Option<T>, SysctlError> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_missing() => Ok(None),
@@ -100,26 +100,26 @@ fn present<T>(read: Result<T, SysctlError>) -> Result<Option<T>, SysctlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setting::System;
-    use crate::show::show;
+    use crate::setting::HostSystem;
+    use crate::show::host_report;
 
     #[test]
     fn this_host_can_be_read() {
-        let settings = inspect(&SysctlTree::of_this_host()).unwrap();
+        let settings = inspect_host(&SysctlTree::of_this_host()).unwrap();
         assert!(settings.tcp_rmem.max >= settings.tcp_rmem.min);
         assert!(settings.available_congestion_controls.contains(&settings.congestion_control));
     }
 
     #[test]
     fn a_triple_of_two_is_refused_by_name() {
-        let error = triple(&|_| Ok("4096 87380".to_owned()), "net.ipv4.tcp_rmem").unwrap_err();
+        let error = buffer_triple(&|_| Ok("4096 87380".to_owned()), "net.ipv4.tcp_rmem").unwrap_err();
         assert_eq!(error.to_string(), "net.ipv4.tcp_rmem is \"4096 87380\", which is not three sizes in bytes");
     }
 
     #[test]
     fn the_record_of_a_host_has_the_same_settings_and_one_that_it_lacks_is_named() {
-        let mut report = show(&System::of_this_host()).unwrap();
-        assert_eq!(settings_of(&report).unwrap(), inspect(&SysctlTree::of_this_host()).unwrap());
+        let mut report = host_report(&HostSystem::of_this_host()).unwrap();
+        assert_eq!(settings_of(&report).unwrap(), inspect_host(&SysctlTree::of_this_host()).unwrap());
         report.sysctls.remove("net.core.rmem_max");
         assert_eq!(settings_of(&report).unwrap().rmem_max, None);
         report.sysctls.remove("net.ipv4.tcp_rmem");

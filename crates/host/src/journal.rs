@@ -5,14 +5,14 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use fullpipe_units::printable;
+use fullpipe_units::printable_line;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
-use crate::entry::Entry;
+use crate::entry::JournalEntry;
 use crate::journal_error::JournalError;
-use crate::setting::{Setting, replace};
+use crate::setting::{Setting, replace_file};
 
 /// Size of the largest file that is believed, in bytes: more than any use writes.
 const MAX_FILE: u64 = 16 << 20;
@@ -39,7 +39,7 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Of the calling thread.
-    pub(crate) fn here() -> io::Result<Self> {
+    pub(crate) fn of_calling_thread() -> io::Result<Self> {
         let inode = |file: &str| fs::metadata(file).map(|found| found.ino());
         let namespace = inode("/proc/thread-self/ns/net")?;
         Ok(Self {
@@ -52,19 +52,19 @@ impl Origin {
     }
 
     /// Returns the relation of a journal of this origin to the process that reads it here.
-    pub(crate) fn seen_from(&self, here: &Self) -> Relation {
+    pub(crate) fn seen_from(&self, here: &Self) -> JournalRelation {
         // The first process may enter and leave the namespace meanwhile.
         let same = |of: &Self| (of.namespace, of.cookie);
         if self.boot == here.boot && same(self) == same(here) {
-            Relation::Ours
+            JournalRelation::Ours
         } else if self.boot == here.boot {
-            Relation::Elsewhere
+            JournalRelation::Elsewhere
         } else if self.initial && here.initial {
-            Relation::BeforeBoot
+            JournalRelation::BeforeBoot
         } else if self.initial {
-            Relation::Elsewhere
+            JournalRelation::Elsewhere
         } else {
-            Relation::Gone
+            JournalRelation::Gone
         }
     }
 
@@ -79,7 +79,7 @@ impl Origin {
 
 /// The relation of a journal to the process that reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Relation {
+pub(crate) enum JournalRelation {
     /// Of this namespace, since it was made.
     Ours,
     /// Of another namespace.
@@ -107,22 +107,22 @@ pub(crate) enum Line {
 
 /// A journal that is damaged, or of another version.
 #[derive(Debug)]
-pub(crate) struct Unreadable {
+pub(crate) struct UnreadableJournal {
     pub(crate) path: PathBuf,
     /// Of its name.
     boot: String,
     pub(crate) error: JournalError,
 }
 
-impl Unreadable {
+impl UnreadableJournal {
     /// The relation by its name: of this namespace, of another that may still be there, or of an earlier boot.
-    pub(crate) fn seen_from(&self, here: &Origin) -> Relation {
+    pub(crate) fn seen_from(&self, here: &Origin) -> JournalRelation {
         if self.path.file_name().is_some_and(|name| *name == *here.file_name()) {
-            Relation::Ours
+            JournalRelation::Ours
         } else if self.boot == here.boot {
-            Relation::Elsewhere
+            JournalRelation::Elsewhere
         } else {
-            Relation::BeforeBoot
+            JournalRelation::BeforeBoot
         }
     }
 }
@@ -139,7 +139,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// The journal of `origin` in `folder`; an empty one where there is none yet.
-    pub(crate) fn of(folder: &Path, origin: &Origin) -> Result<Self, JournalError> {
+    pub(crate) fn for_origin(folder: &Path, origin: &Origin) -> Result<Self, JournalError> {
         let path = folder.join(origin.file_name());
         let found = if path.exists() { Self::read(&path)? } else { None };
         Ok(found.unwrap_or_else(|| Self { path, origin: origin.clone(), lines: Vec::new(), length: 0 }))
@@ -148,7 +148,7 @@ impl Journal {
     /// All journals in `folder`, the latest first, and those that cannot be read. One in which nothing whole was
     /// written is removed: whoever made it died before the first change. Files of other names do not count. The caller
     /// holds the lock.
-    pub(crate) fn all(folder: &Path) -> Result<(Vec<Self>, Vec<Unreadable>), JournalError> {
+    pub(crate) fn read_all(folder: &Path) -> Result<(Vec<Self>, Vec<UnreadableJournal>), JournalError> {
         let failed = |cause| JournalError::Io { doing: "read", path: folder.to_owned(), cause };
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).map_err(failed)? {
@@ -164,7 +164,7 @@ impl Journal {
             match Self::read(&path) {
                 Ok(Some(journal)) => journals.push(journal),
                 Ok(None) => fs::remove_file(&path).map_err(failed)?,
-                Err(error) => unreadable.push(Unreadable { path, boot, error }),
+                Err(error) => unreadable.push(UnreadableJournal { path, boot, error }),
             }
         }
         Ok((journals, unreadable))
@@ -182,7 +182,7 @@ impl Journal {
         }
         let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return Ok(None) };
         let numbered = bytes[..end].split(|byte| *byte == b'\n').zip(1..);
-        let lines = numbered.map(|(line, number)| parse(line).map_err(|why| malformed(number, why)));
+        let lines = numbered.map(|(line, number)| parse_line(line).map_err(|why| malformed(number, why)));
         let lines: Vec<Line> = lines.collect::<Result<_, _>>()?;
         let Some(Line::Opened { version: VERSION, origin }) = lines.first() else {
             return Err(malformed(1, "not how a journal of this version begins".to_owned()));
@@ -196,12 +196,12 @@ impl Journal {
     }
 
     /// The changes since and including apply `id`, or all, in the order in which they were made.
-    pub(crate) fn entries(&self, since: Option<&str>) -> Vec<Entry> {
+    pub(crate) fn entries_since(&self, since: Option<&str>) -> Vec<JournalEntry> {
         let from = self.lines.iter().position(|line| since.is_some_and(|since| is_apply(line, since)));
-        let mut changes: Vec<Entry> = Vec::new();
+        let mut changes: Vec<JournalEntry> = Vec::new();
         for line in self.lines.iter().skip(from.unwrap_or(0)) {
             match (line, changes.last_mut()) {
-                (Line::Change { setting, before, wanted }, _) => changes.push(Entry {
+                (Line::Change { setting, before, wanted }, _) => changes.push(JournalEntry {
                     setting: setting.clone(),
                     before: before.clone(),
                     wanted: wanted.clone(),
@@ -215,7 +215,7 @@ impl Journal {
     }
 
     /// The apply that waits for somebody to confirm it.
-    pub(crate) fn pending(&self) -> Option<&str> {
+    pub(crate) fn pending_apply(&self) -> Option<&str> {
         let confirmed = |id: &str| self.lines.iter().any(|line| matches!(line, Line::Confirmed { id: of } if of == id));
         self.lines.iter().find_map(|line| match line {
             Line::Apply { id, temporary: Some(_) } if !confirmed(id) => Some(id.as_str()),
@@ -224,18 +224,18 @@ impl Journal {
     }
 
     /// Writes `line` and has it on the disk before it returns.
-    pub(crate) fn append(&mut self, line: Line) -> Result<(), JournalError> {
+    pub(crate) fn append_line(&mut self, line: Line) -> Result<(), JournalError> {
         if self.lines.is_empty() {
-            self.write(Line::Opened { version: VERSION, origin: self.origin.clone() })?;
+            self.write_line(Line::Opened { version: VERSION, origin: self.origin.clone() })?;
         }
-        self.write(line)
+        self.write_line(line)
     }
 
-    fn write(&mut self, line: Line) -> Result<(), JournalError> {
+    fn write_line(&mut self, line: Line) -> Result<(), JournalError> {
         let path = self.path.clone();
         let failed = |cause| JournalError::Io { doing: "write", path: path.clone(), cause };
         debug!(journal = %path.display(), ?line, "writing to the journal");
-        let text = text(&line).map_err(failed)?;
+        let text = line_text(&line).map_err(failed)?;
         let is_new = self.lines.is_empty();
         self.write_bytes(text.as_bytes())
             .and_then(|()| if is_new { self.sync_folder() } else { Ok(()) })
@@ -261,18 +261,18 @@ impl Journal {
 
     /// Takes apply `id` and what follows it out of the journal, or everything, but for `kept`. A journal without a
     /// change is removed.
-    pub(crate) fn forget(&mut self, since: Option<&str>, kept: Vec<Entry>) -> Result<(), JournalError> {
+    pub(crate) fn forget_entries(&mut self, since: Option<&str>, kept: Vec<JournalEntry>) -> Result<(), JournalError> {
         let from = since.and_then(|since| self.lines.iter().position(|line| is_apply(line, since)));
         self.lines.truncate(from.unwrap_or(1));
-        for Entry { setting, before, wanted, made } in kept {
+        for JournalEntry { setting, before, wanted, made } in kept {
             self.lines.push(Line::Change { setting, before, wanted });
             self.lines.extend(made.map(|text| Line::Made { text }));
         }
         let is_empty = !self.lines.iter().any(|line| matches!(line, Line::Change { .. }));
         let path = self.path.clone();
         let failed = |cause| JournalError::Io { doing: "write", path: path.clone(), cause };
-        let whole = self.lines.iter().map(text).collect::<io::Result<String>>().map_err(failed)?;
-        replace(&self.path, (!is_empty).then_some(whole.as_str())).map_err(failed)?;
+        let whole = self.lines.iter().map(line_text).collect::<io::Result<String>>().map_err(failed)?;
+        replace_file(&self.path, (!is_empty).then_some(whole.as_str())).map_err(failed)?;
         self.length = whole.len() as u64;
         Ok(())
     }
@@ -304,11 +304,11 @@ fn is_apply(line: &Line, wanted: &str) -> bool {
     matches!(line, Line::Apply { id, .. } if id == wanted)
 }
 
-fn parse(line: &[u8]) -> Result<Line, String> {
-    let line: Line = serde_json::from_slice(line).map_err(|error| beginning(&error.to_string()))?;
+fn parse_line(line: &[u8]) -> Result<Line, String> {
+    let line: Line = serde_json::from_slice(line).map_err(|error| sentence_start(&error.to_string()))?;
     match &line {
         Line::Change { setting, .. } if !setting.is_sane() => {
-            Err(beginning(&format!("{setting} is no setting of the network")))
+            Err(sentence_start(&format!("{setting} is no setting of the network")))
         }
         Line::Change { setting, before, wanted }
             if ![before, wanted].iter().all(|text| setting.may_have(text.as_deref())) =>
@@ -320,14 +320,14 @@ fn parse(line: &[u8]) -> Result<Line, String> {
 }
 
 /// Returns the beginning of a sentence that has words of a file.
-fn beginning(text: &str) -> String {
-    printable(text).chars().take(MAX_REASON).collect()
+fn sentence_start(text: &str) -> String {
+    printable_line(text).chars().take(MAX_REASON).collect()
 }
 
 /// Characters of a reason at most.
 const MAX_REASON: usize = 300;
 
-fn text(line: &Line) -> io::Result<String> {
+fn line_text(line: &Line) -> io::Result<String> {
     Ok(serde_json::to_string(line).map_err(io::Error::other)? + "\n")
 }
 
@@ -352,7 +352,7 @@ mod tests {
         let line = |text: &str| {
             let change = |before, wanted| Line::Change { setting: Setting::Persisted, before, wanted };
             let changes = [change(Some(text.to_owned()), None), change(None, Some(text.to_owned()))];
-            changes.map(|change| parse(super::text(&change).unwrap().trim_end().as_bytes()).is_ok())
+            changes.map(|change| parse_line(super::line_text(&change).unwrap().trim_end().as_bytes()).is_ok())
         };
         let ours = "# Written by fullpipe\n\nnet.ipv4.tcp_rmem = 4096 131072 6291456\n-net.core.rmem_max=1\n; no\n";
         assert_eq!(line(ours), [true; 2]);
@@ -362,14 +362,14 @@ mod tests {
             assert_eq!(line(text), [false; 2], "{text}");
         }
         let other = Line::Change { setting: Setting::Sysctl("kernel.x".to_owned()), before: None, wanted: None };
-        assert!(parse(super::text(&other).unwrap().trim_end().as_bytes()).is_err());
+        assert!(parse_line(super::line_text(&other).unwrap().trim_end().as_bytes()).is_err());
     }
 
     #[test]
     fn a_long_word_of_a_journal_is_cut_in_the_sentence_about_it() {
         let long = "x".repeat(1 << 20);
         for line in [format!(r#"{{"{long}":1}}"#), format!(r#"{{"change":{{"setting":{{"sysctl":"{long}"}}}}}}"#)] {
-            assert!(parse(line.as_bytes()).unwrap_err().len() <= 300);
+            assert!(parse_line(line.as_bytes()).unwrap_err().len() <= 300);
         }
     }
 
@@ -382,8 +382,8 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
         let (done, ended) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            let error = Journal::of(folder.path(), &origin).unwrap_err().to_string();
-            let (journals, unreadable) = Journal::all(folder.path()).unwrap();
+            let error = Journal::for_origin(folder.path(), &origin).unwrap_err().to_string();
+            let (journals, unreadable) = Journal::read_all(folder.path()).unwrap();
             done.send((error, journals.len(), unreadable.len())).unwrap();
         });
         let (error, journals, unreadable) = ended.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits");
@@ -398,9 +398,9 @@ mod tests {
             change(&mut other);
             origin.seen_from(&other)
         };
-        assert_eq!(with(|_| {}), Relation::Ours);
-        assert_eq!(with(|other| other.initial = true), Relation::Ours);
-        assert_eq!(with(|other| other.cookie = 4), Relation::Elsewhere);
-        assert_eq!(with(|other| other.boot = "two".to_owned()), Relation::Gone);
+        assert_eq!(with(|_| {}), JournalRelation::Ours);
+        assert_eq!(with(|other| other.initial = true), JournalRelation::Ours);
+        assert_eq!(with(|other| other.cookie = 4), JournalRelation::Elsewhere);
+        assert_eq!(with(|other| other.boot = "two".to_owned()), JournalRelation::Gone);
     }
 }

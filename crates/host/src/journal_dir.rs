@@ -11,18 +11,18 @@ use fullpipe_record::{Change, HostChange, HostLeft, HostUndone};
 use fullpipe_units::{Span, is_one_line};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::chain::{Back, chains, put_back};
-use crate::entry::Entry;
-use crate::inspect::inspect;
-use crate::journal::{Journal, Line, Origin, Relation, Unreadable, open_regular};
+use crate::chain::{RestoreOutcome, put_back, setting_histories};
+use crate::entry::JournalEntry;
+use crate::inspect::inspect_host;
+use crate::journal::{Journal, JournalRelation, Line, Origin, UnreadableJournal, open_regular};
 use crate::journal_error::JournalError;
-use crate::render::writes;
-use crate::setting::{Setting, System};
+use crate::render::setting_writes;
+use crate::setting::{HostSystem, Setting};
 
-/// A moment in the course of [`JournalDir::apply`]. Whoever dies at any of them leaves a journal by which all is put
+/// A moment in the course of [`JournalDir::apply_changes`]. Whoever dies at any of them leaves a journal by which all is put
 /// back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum JournalStep {
     /// The journal says that changes begin.
     Begun,
     /// The journal says what this change is.
@@ -31,7 +31,7 @@ pub enum Step {
     Made(usize),
 }
 
-/// Options of [`JournalDir::apply`].
+/// Options of [`JournalDir::apply_changes`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ApplyOptions {
     /// Also for the next boot, in one file of our own in `sysctl.d`: the sysctls among them.
@@ -44,7 +44,7 @@ pub struct ApplyOptions {
 #[derive(Debug)]
 pub struct JournalDir {
     folder: PathBuf,
-    system: System,
+    system: HostSystem,
     origin: Origin,
     _lock: File,
 }
@@ -55,7 +55,7 @@ impl JournalDir {
     /// # Errors
     /// If the folder cannot be made or locked, others may write in it, or another holds the lock for longer than ten
     /// seconds.
-    pub fn open(folder: &Path, system: System) -> Result<Self, JournalError> {
+    pub fn open(folder: &Path, system: HostSystem) -> Result<Self, JournalError> {
         let failed = |doing| move |cause| JournalError::Io { doing, path: folder.to_owned(), cause };
         if !folder.exists() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed("make"))?;
@@ -76,7 +76,8 @@ impl JournalDir {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let origin = Origin::here().map_err(|cause| JournalError::Kernel { what: "which namespace this is", cause })?;
+        let origin = Origin::of_calling_thread()
+            .map_err(|cause| JournalError::Kernel { what: "which namespace this is", cause })?;
         Ok(Self { folder: folder.to_owned(), system, origin, _lock: lock })
     }
 
@@ -87,15 +88,15 @@ impl JournalDir {
     /// # Errors
     /// If an earlier apply waits to be confirmed, a setting cannot be read, written, kept or put back exactly, or the
     /// journal cannot be written.
-    pub fn apply(
+    pub fn apply_changes(
         &self,
         changes: &[Change],
         options: ApplyOptions,
         begun: &mut dyn FnMut(&str) -> io::Result<()>,
-        observe: &mut dyn FnMut(Step),
+        observe: &mut dyn FnMut(JournalStep),
     ) -> Result<Vec<HostChange>, JournalError> {
-        let mut journal = Journal::of(&self.folder, &self.origin)?;
-        if journal.pending().is_some() {
+        let mut journal = Journal::for_origin(&self.folder, &self.origin)?;
+        if journal.pending_apply().is_some() {
             return Err(JournalError::Pending);
         }
         if options.persist && !self.origin.is_initial() {
@@ -103,15 +104,17 @@ impl JournalDir {
                 "--persist is for the namespace of the first process, which is set up at boot; this is another";
             return Err(JournalError::Unfit(sentence.to_owned()));
         }
-        let entries = checked(&self.system, changes, options.persist)?;
+        let entries = checked_entries(&self.system, changes, options.persist)?;
         if entries.is_empty() {
             return Ok(Vec::new());
         }
         let id = new_id().map_err(no_id)?;
-        journal.append(Line::Apply { id: id.clone(), temporary: options.temporary.map(whole_seconds) })?;
-        observe(Step::Begun);
-        let made = begun(&id).map_err(JournalError::Watchdog).and_then(|()| self.make(&mut journal, &entries, observe));
-        let Err(first) = made else { return Ok(entries.iter().map(change).collect()) };
+        journal.append_line(Line::Apply { id: id.clone(), temporary: options.temporary.map(whole_seconds) })?;
+        observe(JournalStep::Begun);
+        let made = begun(&id)
+            .map_err(JournalError::Watchdog)
+            .and_then(|()| self.make_entries(&mut journal, &entries, observe));
+        let Err(first) = made else { return Ok(entries.iter().map(host_change).collect()) };
         let way_back = self.take_back(&mut journal, Some(&id));
         Err(match way_back {
             Ok(undone) if undone.left.is_empty() => first,
@@ -120,11 +123,11 @@ impl JournalDir {
         })
     }
 
-    fn make(
+    fn make_entries(
         &self,
         journal: &mut Journal,
-        entries: &[Entry],
-        observe: &mut dyn FnMut(Step),
+        entries: &[JournalEntry],
+        observe: &mut dyn FnMut(JournalStep),
     ) -> Result<(), JournalError> {
         // As it is now, not as it was when this was planned; and before a change that moves others too, as checksums do
         // with segmentation.
@@ -132,14 +135,14 @@ impl JournalDir {
         for (number, entry) in entries.iter().enumerate() {
             let is_again = entries[..number].iter().any(|earlier| earlier.setting == entry.setting);
             let before = if is_again { entry.setting.read(&self.system)? } else { at_first[number].clone() };
-            let entry = Entry { before, ..entry.clone() };
-            let Entry { setting, before, wanted, .. } = entry.clone();
-            journal.append(Line::Change { setting, before, wanted })?;
-            observe(Step::Written(number));
-            if let Some(text) = entry.make(&self.system)? {
-                journal.append(Line::Made { text })?;
+            let entry = JournalEntry { before, ..entry.clone() };
+            let JournalEntry { setting, before, wanted, .. } = entry.clone();
+            journal.append_line(Line::Change { setting, before, wanted })?;
+            observe(JournalStep::Written(number));
+            if let Some(text) = entry.write_setting(&self.system)? {
+                journal.append_line(Line::Made { text })?;
             }
-            observe(Step::Made(number));
+            observe(JournalStep::Made(number));
         }
         Ok(())
     }
@@ -151,14 +154,15 @@ impl JournalDir {
     /// # Errors
     /// If the journal of this namespace is malformed or something may not be written: then nothing was put back. If
     /// something that may be written could not be: then the rest was, and the journal still has it.
-    pub fn undo(&self, forget: bool) -> Result<HostUndone, JournalError> {
+    pub fn undo_changes(&self, forget: bool) -> Result<HostUndone, JournalError> {
         let mut all = HostUndone::default();
-        let (journals, unreadable) = Journal::all(&self.folder)?;
-        let (ours, others): (Vec<Journal>, Vec<Journal>) =
-            journals.into_iter().partition(|journal| journal.origin().seen_from(&self.origin) != Relation::Elsewhere);
+        let (journals, unreadable) = Journal::read_all(&self.folder)?;
+        let (ours, others): (Vec<Journal>, Vec<Journal>) = journals
+            .into_iter()
+            .partition(|journal| journal.origin().seen_from(&self.origin) != JournalRelation::Elsewhere);
         all.elsewhere = others.len();
         for journal in &ours {
-            self.check_writable(&self.live(journal, None))?;
+            self.check_writable(&self.live_entries(journal, None))?;
         }
         for damaged in unreadable {
             self.pass_over(damaged, forget, &mut all)?;
@@ -166,7 +170,7 @@ impl JournalDir {
         for mut journal in ours {
             let mut undone = self.take_back(&mut journal, None)?;
             if forget {
-                journal.forget(None, Vec::new())?;
+                journal.forget_entries(None, Vec::new())?;
                 undone.kept = 0;
             }
             all.kept += undone.kept;
@@ -177,17 +181,17 @@ impl JournalDir {
     }
 
     /// Without the journal of this namespace nothing is undone. Another namespace may still need its own.
-    fn pass_over(&self, damaged: Unreadable, forget: bool, all: &mut HostUndone) -> Result<(), JournalError> {
-        let Unreadable { path, error, .. } = &damaged;
+    fn pass_over(&self, damaged: UnreadableJournal, forget: bool, all: &mut HostUndone) -> Result<(), JournalError> {
+        let UnreadableJournal { path, error, .. } = &damaged;
         match damaged.seen_from(&self.origin) {
-            Relation::Elsewhere => all.elsewhere += 1,
+            JournalRelation::Elsewhere => all.elsewhere += 1,
             _ if forget => {
                 let aside = path.with_extension(format!("damaged-{}", new_id().map_err(no_id)?));
                 let failed = |cause| JournalError::Io { doing: "rename", path: path.clone(), cause };
                 fs::rename(path, &aside).map_err(failed)?;
                 all.unreadable.push(format!("{} was set aside as {}", path.display(), aside.display()));
             }
-            Relation::Ours => return Err(damaged.error),
+            JournalRelation::Ours => return Err(damaged.error),
             _ => all.unreadable.push(error.to_string()),
         }
         Ok(())
@@ -196,10 +200,10 @@ impl JournalDir {
     /// Puts back what apply `id` changed, unless it was confirmed or is undone already.
     ///
     /// # Errors
-    /// As [`JournalDir::undo`].
+    /// As [`JournalDir::undo_changes`].
     pub fn undo_unless_confirmed(&self, id: &str) -> Result<HostUndone, JournalError> {
-        let mut journal = Journal::of(&self.folder, &self.origin)?;
-        if journal.pending() != Some(id) {
+        let mut journal = Journal::for_origin(&self.folder, &self.origin)?;
+        if journal.pending_apply() != Some(id) {
             return Ok(HostUndone::default());
         }
         self.take_back(&mut journal, Some(id))
@@ -210,46 +214,46 @@ impl JournalDir {
     /// # Errors
     /// If the journal cannot be read.
     pub fn is_pending(&self, id: &str) -> Result<bool, JournalError> {
-        Ok(Journal::of(&self.folder, &self.origin)?.pending() == Some(id))
+        Ok(Journal::for_origin(&self.folder, &self.origin)?.pending_apply() == Some(id))
     }
 
     /// Lets what was applied for a time stay.
     ///
     /// # Errors
     /// If nothing waits, or the journal cannot be written.
-    pub fn confirm(&self) -> Result<(), JournalError> {
-        let mut journal = Journal::of(&self.folder, &self.origin)?;
-        let id = journal.pending().ok_or(JournalError::NothingPending)?.to_owned();
-        journal.append(Line::Confirmed { id })
+    pub fn confirm_pending(&self) -> Result<(), JournalError> {
+        let mut journal = Journal::for_origin(&self.folder, &self.origin)?;
+        let id = journal.pending_apply().ok_or(JournalError::NothingPending)?.to_owned();
+        journal.append_line(Line::Confirmed { id })
     }
 
     /// Returns the entries of a journal that may still be in force. A boot makes every setting the kernel's again,
     /// except for those that our file has set at it.
-    fn live(&self, journal: &Journal, since: Option<&str>) -> Vec<Entry> {
-        let mut entries = journal.entries(since);
+    fn live_entries(&self, journal: &Journal, since: Option<&str>) -> Vec<JournalEntry> {
+        let mut entries = journal.entries_since(since);
         match journal.origin().seen_from(&self.origin) {
-            Relation::Ours => {}
-            Relation::BeforeBoot => {
+            JournalRelation::Ours => {}
+            JournalRelation::BeforeBoot => {
                 let files: Vec<String> = entries
                     .iter()
                     .filter(|entry| entry.setting == Setting::Persisted)
                     .filter_map(|entry| entry.wanted.clone())
                     .collect();
-                let outlived = |name: &str| files.iter().any(|file| persisted(file).contains_key(name));
+                let outlived = |name: &str| files.iter().any(|file| parse_persisted(file).contains_key(name));
                 entries.retain(|entry| match &entry.setting {
                     Setting::Persisted => true,
                     Setting::Sysctl(name) => outlived(name),
                     _ => false,
                 });
             }
-            Relation::Elsewhere | Relation::Gone => entries.clear(),
+            JournalRelation::Elsewhere | JournalRelation::Gone => entries.clear(),
         }
         entries
     }
 
     /// Checks that all entries may be written, before any of them is. Settings that are gone need
     /// no writing.
-    fn check_writable(&self, entries: &[Entry]) -> Result<(), JournalError> {
+    fn check_writable(&self, entries: &[JournalEntry]) -> Result<(), JournalError> {
         for entry in entries {
             match entry.setting.check_writable(&self.system) {
                 Err(error) if !error.is_missing() => return Err(error.into()),
@@ -262,24 +266,24 @@ impl JournalDir {
     fn take_back(&self, journal: &mut Journal, since: Option<&str>) -> Result<HostUndone, JournalError> {
         let mut undone = HostUndone::default();
         let mut kept = Vec::new();
-        let before_boot = journal.origin().seen_from(&self.origin) == Relation::BeforeBoot;
-        let chains = chains(self.live(journal, since));
+        let before_boot = journal.origin().seen_from(&self.origin) == JournalRelation::BeforeBoot;
+        let chains = setting_histories(self.live_entries(journal, since));
         for (chain, back) in chains.iter().zip(put_back(&chains, &self.system)) {
             let setting = &chain.setting;
             let why = match back {
-                Ok(Back::Done(restored)) => {
+                Ok(RestoreOutcome::Done(restored)) => {
                     undone.restored.extend(restored);
                     continue;
                 }
                 // What is neither as we left it nor as it was is, after a boot, of the boot.
-                Ok(Back::Foreign(_)) if before_boot && *setting != Setting::Persisted => continue,
-                Ok(Back::Vanished) => format!("{setting} is gone, and with it what was changed"),
-                Ok(Back::Foreign(found)) => {
-                    kept.push(chain.whole());
+                Ok(RestoreOutcome::Foreign(_)) if before_boot && *setting != Setting::Persisted => continue,
+                Ok(RestoreOutcome::Vanished) => format!("{setting} is gone, and with it what was changed"),
+                Ok(RestoreOutcome::Foreign(found)) => {
+                    kept.push(chain.merged_entry());
                     chain.left_alone(found.as_deref())
                 }
                 Err(why) => {
-                    kept.push(chain.whole());
+                    kept.push(chain.merged_entry());
                     why
                 }
             };
@@ -287,7 +291,7 @@ impl JournalDir {
         }
         undone.kept = kept.len();
         kept.reverse();
-        journal.forget(since, kept)?;
+        journal.forget_entries(since, kept)?;
         Ok(undone)
     }
 }
@@ -314,22 +318,26 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// If a setting cannot be read, or could not be put back.
-pub fn planned(system: &System, changes: &[Change], persist: bool) -> Result<Vec<HostChange>, JournalError> {
-    let entries = plan(system, changes, persist)?;
+pub fn preview_changes(
+    system: &HostSystem,
+    changes: &[Change],
+    persist: bool,
+) -> Result<Vec<HostChange>, JournalError> {
+    let entries = plan_entries(system, changes, persist)?;
     entries.iter().try_for_each(|entry| refuse_inexact(system, entry))?;
-    Ok(entries.iter().map(change).collect())
+    Ok(entries.iter().map(host_change).collect())
 }
 
 /// Finds out whether `changes` may be made here and put back exactly, without making any.
 ///
 /// # Errors
 /// If a setting cannot be read, may not be written, or could not be put back.
-pub fn check(system: &System, changes: &[Change], persist: bool) -> Result<(), JournalError> {
-    checked(system, changes, persist).map(drop)
+pub fn check_changes(system: &HostSystem, changes: &[Change], persist: bool) -> Result<(), JournalError> {
+    checked_entries(system, changes, persist).map(drop)
 }
 
-fn checked(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>, JournalError> {
-    let entries = plan(system, changes, persist)?;
+fn checked_entries(system: &HostSystem, changes: &[Change], persist: bool) -> Result<Vec<JournalEntry>, JournalError> {
+    let entries = plan_entries(system, changes, persist)?;
     for entry in &entries {
         entry.setting.check_writable(system)?;
         refuse_inexact(system, entry)?;
@@ -338,17 +346,17 @@ fn checked(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Ent
 }
 
 /// Refuses a change after which not all could be put back.
-fn refuse_inexact(system: &System, entry: &Entry) -> Result<(), JournalError> {
+fn refuse_inexact(system: &HostSystem, entry: &JournalEntry) -> Result<(), JournalError> {
     let why = entry.setting.why_not_exact(system, entry.before.as_deref(), entry.wanted.as_deref());
     why.map_or(Ok(()), |why| Err(JournalError::Unfit(why)))
 }
 
-fn plan(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>, JournalError> {
-    let mut settings = inspect(&system.sysctls)?;
-    let mut entries: Vec<Entry> = Vec::new();
+fn plan_entries(system: &HostSystem, changes: &[Change], persist: bool) -> Result<Vec<JournalEntry>, JournalError> {
+    let mut settings = inspect_host(&system.sysctls)?;
+    let mut entries: Vec<JournalEntry> = Vec::new();
     let mut sysctls = BTreeMap::new();
     for change in changes {
-        let Some((setting, wanted)) = writes(change, &settings) else {
+        let Some((setting, wanted)) = setting_writes(change, &settings) else {
             return Err(JournalError::Unfit("a program makes this change for itself, not the host".to_owned()));
         };
         if !setting.is_sane() || wanted.as_deref().is_some_and(|text| !is_one_line(text)) {
@@ -362,43 +370,46 @@ fn plan(system: &System, changes: &[Change], persist: bool) -> Result<Vec<Entry>
         }
         let earlier = entries.iter().rev().find(|entry| entry.setting == setting);
         let before = earlier.map_or_else(|| setting.read(system), |earlier| Ok(earlier.wanted.clone()))?;
-        push(&mut entries, Entry { setting, before, wanted, made: None });
+        push_entry(&mut entries, JournalEntry { setting, before, wanted, made: None });
     }
     if persist && !sysctls.is_empty() {
         let before = Setting::Persisted.read(system)?;
         if !Setting::Persisted.may_have(before.as_deref()) {
-            let file = system.persisted();
+            let file = system.persisted_file();
             let why = format!("{} has lines that are no settings of the network; take them out", file.display());
             return Err(JournalError::Unfit(why));
         }
-        let mut all = persisted(before.as_deref().unwrap_or_default());
+        let mut all = parse_persisted(before.as_deref().unwrap_or_default());
         all.extend(sysctls);
-        push(&mut entries, Entry { setting: Setting::Persisted, before, wanted: Some(file(&all)), made: None });
+        push_entry(
+            &mut entries,
+            JournalEntry { setting: Setting::Persisted, before, wanted: Some(persisted_text(&all)), made: None },
+        );
     }
     Ok(entries)
 }
 
-fn push(entries: &mut Vec<Entry>, entry: Entry) {
+fn push_entry(entries: &mut Vec<JournalEntry>, entry: JournalEntry) {
     if !entry.setting.is_as_asked(entry.before.as_deref(), entry.wanted.as_deref()) {
         entries.push(entry);
     }
 }
 
 /// The settings in a file of `sysctl.d`.
-pub(crate) fn persisted(file: &str) -> BTreeMap<String, String> {
+pub(crate) fn parse_persisted(file: &str) -> BTreeMap<String, String> {
     let lines = file.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
     let settings = lines.filter_map(|line| line.split_once('='));
     // A minus allows the setting to fail (sysctl.d(5)).
     settings.map(|(name, value)| (name.trim().trim_start_matches('-').to_owned(), value.trim().to_owned())).collect()
 }
 
-fn file(settings: &BTreeMap<String, String>) -> String {
+fn persisted_text(settings: &BTreeMap<String, String>) -> String {
     let head = "# Written by `fullpipe host apply --persist`; `fullpipe host undo` takes it away.\n";
     settings.iter().fold(head.to_owned(), |text, (name, value)| text + &format!("{name} = {value}\n"))
 }
 
-fn change(entry: &Entry) -> HostChange {
-    let text = |text: &Option<String>| text.as_deref().map(|text| entry.setting.stated(text));
+fn host_change(entry: &JournalEntry) -> HostChange {
+    let text = |text: &Option<String>| text.as_deref().map(|text| entry.setting.display_value(text));
     HostChange { setting: entry.setting.to_string(), from: text(&entry.before), to: text(&entry.wanted) }
 }
 

@@ -1,7 +1,7 @@
 //! The settings of this host that bear on bulk transfers: shown, advised, changed, read back, undone.
 //!
-//! [`inspect()`] reads what the predictor takes, [`show()`] everything; [`advise()`] says what should change for a
-//! path. [`apply()`] changes with the way back in memory, as a lab does whose hosts end with it; a [`JournalDir`]
+//! [`inspect_host()`] reads what the predictor takes, [`host_report()`] everything; [`advise_changes()`] says what should change for a
+//! path. [`apply_changes()`] changes with the way back in memory, as a lab does whose hosts end with it; a [`JournalDir`]
 //! with the way back on the disk, where it outlives whoever made the change.
 //!
 //! All of it acts on the network namespace of the calling thread, through `/proc/sys/net` and netlink; what concerns
@@ -29,19 +29,19 @@ mod setting;
 mod show;
 mod sysctl;
 
-pub use advise::{advise, who_else};
-pub use allow::{allowances, usual_path};
-pub use apply::{Applied, ApplyError, apply};
+pub use advise::{advise_changes, who_else};
+pub use allow::{buffer_allowances, usual_path};
+pub use apply::{AppliedChanges, ApplyError, apply_changes};
 pub use defects::defects_behind;
 pub use device_meter::{DeviceMeter, device_counts};
-pub use elsewhere::elsewhere;
-pub use inspect::{inspect, settings_of};
-pub use journal_dir::{ApplyOptions, JournalDir, Step, check, planned};
+pub use elsewhere::other_system_commands;
+pub use inspect::{inspect_host, settings_of};
+pub use journal_dir::{ApplyOptions, JournalDir, JournalStep, check_changes, preview_changes};
 pub use journal_error::JournalError;
-pub use managers::managers;
+pub use managers::setting_managers;
 pub use meter::{ProcessorMeter, thin_out_processors};
 pub use nearby::MachineTree;
-pub use render::{commands, commands_for_unread_host};
-pub use setting::System;
-pub use show::{SYSCTLS, show};
+pub use render::{change_commands, commands_for_unread_host};
+pub use setting::HostSystem;
+pub use show::{SYSCTLS, host_report};
 pub use sysctl::{SysctlError, SysctlTree, is_network_sysctl};

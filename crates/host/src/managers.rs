@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fullpipe_record::HostManager;
 
-use crate::journal_dir::persisted;
+use crate::journal_dir::parse_persisted;
 use crate::setting::OUR_FILE;
 
 /// Folders of sysctl files, the one that masks the others' files of the same name first (sysctl.d(5)).
@@ -27,12 +27,12 @@ const PROGRAMS: [(&str, &str); 3] = [
     ("irqbalance", "moves interrupts between processors as it goes"),
 ];
 
-/// The programs that run, and the files below `root` that set what [`show()`](crate::show()) shows.
-pub fn managers(root: &Path) -> Vec<HostManager> {
-    programs(&root.join("proc")).into_iter().chain(files(root)).collect()
+/// The programs that run, and the files below `root` that set what [`host_report()`](crate::show()) shows.
+pub fn setting_managers(root: &Path) -> Vec<HostManager> {
+    running_managers(&root.join("proc")).into_iter().chain(sysctl_file_managers(root)).collect()
 }
 
-fn programs(processes: &Path) -> Vec<HostManager> {
+fn running_managers(processes: &Path) -> Vec<HostManager> {
     let entries = fs::read_dir(processes).into_iter().flatten().flatten();
     let is_process = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes()[0].is_ascii_digit());
     let names = entries.map(|entry| entry.path()).filter(is_process);
@@ -44,7 +44,7 @@ fn programs(processes: &Path) -> Vec<HostManager> {
 }
 
 /// In the order in which they are read at boot: by file name, and `/etc/sysctl.conf` last.
-fn files(root: &Path) -> Vec<HostManager> {
+fn sysctl_file_managers(root: &Path) -> Vec<HostManager> {
     let mut by_name: BTreeMap<String, PathBuf> = BTreeMap::new();
     for folder in FOLDERS {
         for entry in fs::read_dir(root.join(folder)).into_iter().flatten().flatten() {
@@ -58,16 +58,16 @@ fn files(root: &Path) -> Vec<HostManager> {
     let all = by_name.into_values().chain([root.join("etc/sysctl.conf")]);
     // Many systems have a link to the last among the first.
     let files = all.filter(|file| fs::canonicalize(file).is_ok_and(|file| seen.insert(file)));
-    files.filter_map(|file| manager(root, &file)).collect()
+    files.filter_map(|file| sysctl_file_manager(root, &file)).collect()
 }
 
-fn manager(root: &Path, file: &Path) -> Option<HostManager> {
+fn sysctl_file_manager(root: &Path, file: &Path) -> Option<HostManager> {
     let mut bytes = Vec::new();
     File::open(file).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
     // Comments may be in another encoding than UTF-8.
-    let sets: BTreeMap<String, String> = persisted(&String::from_utf8_lossy(&bytes))
+    let sets: BTreeMap<String, String> = parse_persisted(&String::from_utf8_lossy(&bytes))
         .into_iter()
-        .map(|(name, value)| (dotted(&name), value))
+        .map(|(name, value)| (dotted_name(&name), value))
         .filter(|(name, _)| is_ours(name))
         .collect();
     let ours = file.file_name().is_some_and(|name| name == OUR_FILE);
@@ -77,7 +77,7 @@ fn manager(root: &Path, file: &Path) -> Option<HostManager> {
 }
 
 /// Files may have slashes where names have dots.
-fn dotted(name: &str) -> String {
+fn dotted_name(name: &str) -> String {
     let first = name.find(['.', '/']).and_then(|at| name[at..].chars().next());
     if first == Some('/') { name.replace('/', ".") } else { name.to_owned() }
 }
@@ -95,7 +95,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/sysctl.conf"), b"# f\xfcr Backups\nnet.ipv4.tcp_sack = 0\n").unwrap();
-        let found = managers(root.path());
+        let found = setting_managers(root.path());
         assert_eq!(found[0].sets, [("net.ipv4.tcp_sack".to_owned(), "0".to_owned())].into());
     }
 
@@ -117,7 +117,7 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         std::os::unix::fs::symlink("../sysctl.conf", root.path().join("etc/sysctl.d/99-sysctl.conf")).unwrap();
-        let found = managers(root.path());
+        let found = setting_managers(root.path());
         let names: Vec<&str> = found.iter().map(|manager| manager.name.as_str()).collect();
         let last = "/etc/sysctl.d/99-sysctl.conf";
         assert_eq!(names, ["bpftune", "/usr/lib/sysctl.d/10-x.conf", "/etc/sysctl.d/50-net.conf", last]);

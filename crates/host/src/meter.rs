@@ -22,8 +22,8 @@ pub struct ProcessorMeter {
     /// `/proc/stat`.
     stat: Option<File>,
     cores: Vec<(u32, CpuTime)>,
-    threads: Option<Threads>,
-    quota: Option<Quota>,
+    threads: Option<ThreadDelays>,
+    quota: Option<CpuQuota>,
     throttled: Span,
     buffer: Vec<u8>,
 }
@@ -31,7 +31,7 @@ pub struct ProcessorMeter {
 impl ProcessorMeter {
     /// Starts to count the time of this process.
     pub fn of_this_process() -> Self {
-        Self::at(Path::new("/proc"), None, Path::new("/sys/fs/cgroup"))
+        Self::from_paths(Path::new("/proc"), None, Path::new("/sys/fs/cgroup"))
     }
 
     /// Starts to count the time of process `pid`. Returns `None` if it has ended.
@@ -41,37 +41,38 @@ impl ProcessorMeter {
 
     fn of_other(proc: &Path, pid: u32, groups: &Path) -> Option<Self> {
         let stat = File::open(proc.join(pid.to_string()).join("stat")).ok()?;
-        Some(Self::at(proc, Some((pid, stat)), groups))
+        Some(Self::from_paths(proc, Some((pid, stat)), groups))
     }
 
-    fn at(proc: &Path, other: Option<(u32, File)>, groups: &Path) -> Self {
+    fn from_paths(proc: &Path, other: Option<(u32, File)>, groups: &Path) -> Self {
         let mut buffer = Vec::new();
         let own = proc.join(other.as_ref().map_or_else(|| "self".to_owned(), |(pid, _)| pid.to_string()));
         let process = other.map(|(_, stat)| stat);
-        let used = used(process.as_ref(), &mut buffer).unwrap_or_default();
+        let used = used_time(process.as_ref(), &mut buffer).unwrap_or_default();
         let stat = File::open(proc.join("stat")).ok();
-        let cores = stat.as_ref().map(|stat| cores(&read(stat, &mut buffer))).unwrap_or_default();
-        let threads = Threads::of(own.join("task"), &mut buffer);
-        let quota = Quota::of(&fs::read_to_string(own.join("cgroup")).unwrap_or_default(), groups);
-        let throttled = quota.as_ref().map(|quota| quota.throttled(&mut buffer)).unwrap_or_default();
+        let cores = stat.as_ref().map(|stat| core_times(&read_start(stat, &mut buffer))).unwrap_or_default();
+        let threads = ThreadDelays::from_folder(own.join("task"), &mut buffer);
+        let quota = CpuQuota::from_cgroup_text(&fs::read_to_string(own.join("cgroup")).unwrap_or_default(), groups);
+        let throttled = quota.as_ref().map(|quota| quota.throttled_time(&mut buffer)).unwrap_or_default();
         Self { process, used, stat, cores, threads, quota, throttled, buffer }
     }
 
     /// Returns the figures since the meter was made, as a sample at time `at`; `None` once the process has ended, which
     /// takes its counters with it.
-    pub fn sample(&mut self, at: Span) -> Option<CpuSample> {
+    pub fn take_sample(&mut self, at: Span) -> Option<CpuSample> {
         let buffer = &mut self.buffer;
-        let used = used(self.process.as_ref(), buffer)?;
-        let now = self.stat.as_ref().map(|stat| cores(&read(stat, buffer))).unwrap_or_default();
+        let used = used_time(self.process.as_ref(), buffer)?;
+        let now = self.stat.as_ref().map(|stat| core_times(&read_start(stat, buffer))).unwrap_or_default();
         let is_same = now.iter().map(|core| core.0).eq(self.cores.iter().map(|core| core.0));
         // A processor that came or went in between has no time that could be stated.
-        let since = now.iter().zip(&self.cores).filter(|_| is_same).map(|(now, before)| since(now.1, before.1));
+        let since =
+            now.iter().zip(&self.cores).filter(|_| is_same).map(|(now, before)| cpu_time_difference(now.1, before.1));
         Some(CpuSample {
             at,
             user: used.user.saturating_sub(self.used.user),
             system: used.system.saturating_sub(self.used.system),
             waited: waited_so_far(&mut self.threads, buffer),
-            throttled: self.quota.as_ref().map(|quota| quota.throttled(buffer).saturating_sub(self.throttled)),
+            throttled: self.quota.as_ref().map(|quota| quota.throttled_time(buffer).saturating_sub(self.throttled)),
             cores: since.collect(),
         })
     }
@@ -79,8 +80,8 @@ impl ProcessorMeter {
 
 /// Returns the time that threads have waited. Once it is not known, it never is again: threads that were not asked
 /// meanwhile would count with all their time.
-fn waited_so_far(threads: &mut Option<Threads>, buffer: &mut Vec<u8>) -> Option<Span> {
-    let waited = threads.as_mut()?.waited(buffer);
+fn waited_so_far(threads: &mut Option<ThreadDelays>, buffer: &mut Vec<u8>) -> Option<Span> {
+    let waited = threads.as_mut()?.waited_time(buffer);
     if waited.is_none() {
         *threads = None;
     }
@@ -88,9 +89,9 @@ fn waited_so_far(threads: &mut Option<Threads>, buffer: &mut Vec<u8>) -> Option<
 }
 
 /// Returns the time that the process of this `stat` has used, or else this process; `None` if that process has ended.
-fn used(stat: Option<&File>, buffer: &mut Vec<u8>) -> Option<ProcessTime> {
+fn used_time(stat: Option<&File>, buffer: &mut Vec<u8>) -> Option<ProcessTime> {
     match stat {
-        Some(stat) => process_time(&read(stat, buffer)),
+        Some(stat) => process_time(&read_start(stat, buffer)),
         None => process_cpu_time().ok(),
     }
 }
@@ -107,23 +108,23 @@ pub fn thin_out_processors(samples: &mut Vec<CpuSample>) {
 /// Time that the threads of a process have waited for a processor. A thread that ends takes its count with it, so
 /// the difference of each thread is added at each sample.
 #[derive(Debug)]
-struct Threads {
+struct ThreadDelays {
     folder: PathBuf,
     known: HashMap<String, (File, Span)>,
     waited: Span,
 }
 
-impl Threads {
+impl ThreadDelays {
     /// None where the kernel does not count it.
-    fn of(folder: PathBuf, buffer: &mut Vec<u8>) -> Option<Self> {
+    fn from_folder(folder: PathBuf, buffer: &mut Vec<u8>) -> Option<Self> {
         let mut threads = Self { folder, known: HashMap::new(), waited: Span::ZERO };
-        threads.waited(buffer)?;
+        threads.waited_time(buffer)?;
         threads.waited = Span::ZERO;
         (!threads.known.is_empty()).then_some(threads)
     }
 
     /// Since it was made; none where there are too many threads to ask each.
-    fn waited(&mut self, buffer: &mut Vec<u8>) -> Option<Span> {
+    fn waited_time(&mut self, buffer: &mut Vec<u8>) -> Option<Span> {
         let mut before = std::mem::take(&mut self.known);
         for entry in fs::read_dir(&self.folder).ok()?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -131,7 +132,7 @@ impl Threads {
                 before.remove(&name).or_else(|| Some((File::open(entry.path().join("schedstat")).ok()?, Span::ZERO)));
             let Some((file, counted)) = opened else { continue };
             // It may have ended since the folder was read.
-            let Some(now) = waited(&read(&file, buffer)) else { continue };
+            let Some(now) = parse_waited_time(&read_start(&file, buffer)) else { continue };
             self.waited += now.saturating_sub(counted);
             self.known.insert(name, (file, now));
             if self.known.len() > MAX_THREADS {
@@ -147,14 +148,14 @@ const MAX_THREADS: usize = 512;
 
 /// `cpu.stat` of the control groups around this process that have a quota. With several, each holds it back by itself.
 #[derive(Debug)]
-struct Quota {
+struct CpuQuota {
     stats: Vec<File>,
 }
 
-impl Quota {
+impl CpuQuota {
     /// From `/proc/self/cgroup`, and from where control groups are mounted: version 2 at `groups` itself, and the
     /// processors of version 1 below it. None where no group can be read.
-    fn of(text: &str, groups: &Path) -> Option<Self> {
+    fn from_cgroup_text(text: &str, groups: &Path) -> Option<Self> {
         text.lines().filter_map(|line| Self::of_line(line, groups)).max_by_key(|quota| quota.stats.len())
     }
 
@@ -167,12 +168,12 @@ impl Quota {
             _ if controllers.split(',').any(|name| name == "cpu") => vec![groups.join("cpu"), groups.join(controllers)],
             _ => return None,
         };
-        mounts.iter().find_map(|mount| Self::around(mount, path))
+        mounts.iter().find_map(|mount| Self::from_group(mount, path))
     }
 
     /// Of the group at `path` and of those around it. Seen from a container, the path may be one that is mounted
     /// elsewhere; what is mounted is then the container's own group.
-    fn around(mount: &Path, path: &str) -> Option<Self> {
+    fn from_group(mount: &Path, path: &str) -> Option<Self> {
         let inside: PathBuf =
             Path::new(path).components().filter(|part| matches!(part, std::path::Component::Normal(_))).collect();
         let groups: Vec<PathBuf> = inside.ancestors().take(DEEPEST).map(|group| mount.join(group)).collect();
@@ -181,8 +182,8 @@ impl Quota {
         Some(Self { stats: groups.iter().filter(|group| has_quota(group)).filter_map(stat).collect() })
     }
 
-    fn throttled(&self, buffer: &mut Vec<u8>) -> Span {
-        self.stats.iter().map(|stat| throttled(&read(stat, buffer)).unwrap_or_default()).sum()
+    fn throttled_time(&self, buffer: &mut Vec<u8>) -> Span {
+        self.stats.iter().map(|stat| parse_throttled_time(&read_start(stat, buffer)).unwrap_or_default()).sum()
     }
 }
 
@@ -199,7 +200,7 @@ fn has_quota(group: &Path) -> bool {
 }
 
 /// From `cpu.stat`: microseconds in version 2, nanoseconds in version 1, of all processors together.
-fn throttled(text: &str) -> Option<Span> {
+fn parse_throttled_time(text: &str) -> Option<Span> {
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
     let micros = || Some(Span::from_nanos(value("throttled_usec ")?.saturating_mul(1_000)));
     micros().or_else(|| value("throttled_time ").map(Span::from_nanos))
@@ -215,17 +216,17 @@ fn process_time(text: &str) -> Option<ProcessTime> {
 }
 
 /// The second field of `schedstat`: nanoseconds ready to run without a processor.
-fn waited(text: &str) -> Option<Span> {
+fn parse_waited_time(text: &str) -> Option<Span> {
     text.split_whitespace().nth(1)?.parse().ok().map(Span::from_nanos)
 }
 
 /// The lines `cpu0`, `cpu1`… of `/proc/stat`, each with its number.
-fn cores(text: &str) -> Vec<(u32, CpuTime)> {
-    text.lines().take_while(|line| line.starts_with("cpu")).filter_map(core).collect()
+fn core_times(text: &str) -> Vec<(u32, CpuTime)> {
+    text.lines().take_while(|line| line.starts_with("cpu")).filter_map(core_time).collect()
 }
 
 /// `cpu0 user nice system idle iowait irq softirq steal guest guest_nice`; a guest's time is in the user's too.
-fn core(line: &str) -> Option<(u32, CpuTime)> {
+fn core_time(line: &str) -> Option<(u32, CpuTime)> {
     let mut fields = line.strip_prefix("cpu")?.split_whitespace();
     let number = fields.next()?.parse().ok().filter(|_| line.as_bytes().get(3).is_some_and(u8::is_ascii_digit))?;
     let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
@@ -247,7 +248,7 @@ fn core(line: &str) -> Option<(u32, CpuTime)> {
 /// Nanoseconds of a tick of `/proc/stat`: `USER_HZ` is 100 on all that Rust knows.
 const TICK: u64 = 10_000_000;
 
-fn since(now: CpuTime, before: CpuTime) -> CpuTime {
+fn cpu_time_difference(now: CpuTime, before: CpuTime) -> CpuTime {
     CpuTime {
         user: now.user.saturating_sub(before.user),
         system: now.system.saturating_sub(before.system),
@@ -259,7 +260,7 @@ fn since(now: CpuTime, before: CpuTime) -> CpuTime {
 }
 
 /// The start of `file`; empty where it cannot be read.
-fn read<'b>(file: &File, buffer: &'b mut Vec<u8>) -> Cow<'b, str> {
+fn read_start<'b>(file: &File, buffer: &'b mut Vec<u8>) -> Cow<'b, str> {
     /// `/proc/stat` has 80 bytes a processor before what is of no interest here.
     const MAX_BYTES: usize = 128 << 10;
     const AT_FIRST: usize = 4 << 10;
@@ -303,7 +304,7 @@ btime 1700000000
     }
 
     fn meter(tree: &tempfile::TempDir) -> ProcessorMeter {
-        ProcessorMeter::at(&tree.path().join("proc"), None, &tree.path().join("groups"))
+        ProcessorMeter::from_paths(&tree.path().join("proc"), None, &tree.path().join("groups"))
     }
 
     fn write(tree: &tempfile::TempDir, name: &str, text: &str) {
@@ -333,11 +334,11 @@ btime 1700000000
             stolen: span(4_000),
             idle: span(45_300),
         };
-        let found = cores(STAT);
+        let found = core_times(STAT);
         assert_eq!((found.len(), found[1]), (2, (1, second)));
         assert_eq!(found[0].1.user, span(16_100), "niced programs are programs");
         assert_eq!(
-            cores("cpu 1 2 3\ncpuX 1\ncpu2 7\nintr 1\ncpu3 1 1 1 1"),
+            core_times("cpu 1 2 3\ncpuX 1\ncpu2 7\nintr 1\ncpu3 1 1 1 1"),
             [(2, CpuTime { user: span(70), ..CpuTime::default() })]
         );
     }
@@ -347,13 +348,13 @@ btime 1700000000
         let tree = tree(&[("proc/stat", STAT)]);
         let mut meter = meter(&tree);
         write(&tree, "proc/stat", &STAT.replace("cpu1 1700 0 600 4500", "cpu1 1710 5 620 4499"));
-        let sample = meter.sample(Span::ZERO).unwrap();
+        let sample = meter.take_sample(Span::ZERO).unwrap();
         assert_eq!(sample.cores.len(), 2);
         let busy = CpuTime { user: Span::from_millis(150), system: Span::from_millis(200), ..CpuTime::default() };
         assert_eq!((sample.cores[0], sample.cores[1]), (CpuTime::default(), busy));
         assert_eq!((sample.waited, sample.throttled), (None, None), "what cannot be read is not known");
         write(&tree, "proc/stat", &STAT.replace("cpu1", "cpu2"));
-        assert_eq!(meter.sample(Span::ZERO).unwrap().cores, [], "another processor");
+        assert_eq!(meter.take_sample(Span::ZERO).unwrap().cores, [], "another processor");
     }
 
     #[test]
@@ -363,11 +364,11 @@ btime 1700000000
         let of = |pid| ProcessorMeter::of_other(&tree.path().join("proc"), pid, &tree.path().join("groups"));
         let mut meter = of(7).unwrap();
         write(&tree, "proc/7/stat", &stat(130));
-        let sample = meter.sample(Span::ZERO).unwrap();
+        let sample = meter.take_sample(Span::ZERO).unwrap();
         assert_eq!((sample.user, sample.system), (Span::from_millis(300), Span::ZERO));
         // As `/proc` has it: an open file of a process that is gone cannot be read any more.
         write(&tree, "proc/7/stat", "");
-        assert_eq!(meter.sample(Span::from_millis(1)), None);
+        assert_eq!(meter.take_sample(Span::from_millis(1)), None);
         assert!(of(8).is_none(), "it ended before");
     }
 
@@ -383,7 +384,7 @@ btime 1700000000
         let groups = tree.path().join("groups");
         let mut meter = ProcessorMeter::of_other(&tree.path().join("proc"), 7, &groups).unwrap();
         fs::write(tree.path().join("proc/7/stat"), stat(130)).unwrap();
-        assert_eq!(meter.sample(Span::ZERO).map(|sample| sample.user), Some(Span::from_millis(300)));
+        assert_eq!(meter.take_sample(Span::ZERO).map(|sample| sample.user), Some(Span::from_millis(300)));
     }
 
     #[test]
@@ -391,14 +392,14 @@ btime 1700000000
         let tree = tree(&[("proc/self/task/7/schedstat", "900 500 3\n"), ("proc/self/task/8/schedstat", "9 2000 3\n")]);
         let mut meter = meter(&tree);
         write(&tree, "proc/self/task/8/schedstat", "9 2600 4\n");
-        assert_eq!(meter.sample(Span::ZERO).unwrap().waited, Some(Span::from_nanos(600)));
+        assert_eq!(meter.take_sample(Span::ZERO).unwrap().waited, Some(Span::from_nanos(600)));
         fs::remove_dir_all(tree.path().join("proc/self/task/8")).unwrap();
         write(&tree, "proc/self/task/7/schedstat", "950 501 4\n");
-        assert_eq!(meter.sample(Span::ZERO).unwrap().waited, Some(Span::from_nanos(601)));
+        assert_eq!(meter.take_sample(Span::ZERO).unwrap().waited, Some(Span::from_nanos(601)));
         fs::create_dir(tree.path().join("proc/self/task/9")).unwrap();
         write(&tree, "proc/self/task/9/schedstat", "1 40 1\n");
         assert_eq!(
-            meter.sample(Span::ZERO).unwrap().waited,
+            meter.take_sample(Span::ZERO).unwrap().waited,
             Some(Span::from_nanos(641)),
             "one that began since counts whole"
         );
@@ -413,11 +414,11 @@ btime 1700000000
             fs::create_dir(task.join(thread.to_string())).unwrap();
             write(&tree, &format!("proc/self/task/{thread}/schedstat"), "9 1000000 3\n");
         }
-        assert_eq!(meter.sample(Span::ZERO).unwrap().waited, None);
+        assert_eq!(meter.take_sample(Span::ZERO).unwrap().waited, None);
         for thread in 3..=MAX_THREADS + 2 {
             fs::remove_dir_all(task.join(thread.to_string())).unwrap();
         }
-        assert_eq!(meter.sample(Span::ZERO).unwrap().waited, None);
+        assert_eq!(meter.take_sample(Span::ZERO).unwrap().waited, None);
     }
 
     #[test]
@@ -450,11 +451,11 @@ btime 1700000000
         for (files, stat) in cases {
             let tree = tree(&files);
             let mut meter = meter(&tree);
-            assert_eq!(meter.sample(Span::ZERO).unwrap().throttled, Some(Span::ZERO));
+            assert_eq!(meter.take_sample(Span::ZERO).unwrap().throttled, Some(Span::ZERO));
             write(&tree, stat, "throttled_usec 1740\n");
-            let more = meter.sample(Span::ZERO).unwrap().throttled.unwrap();
+            let more = meter.take_sample(Span::ZERO).unwrap().throttled.unwrap();
             write(&tree, stat, "throttled_time 2740000\n");
-            let much = meter.sample(Span::ZERO).unwrap().throttled.unwrap();
+            let much = meter.take_sample(Span::ZERO).unwrap().throttled.unwrap();
             let expected = [Span::from_micros(240), Span::from_micros(1_240)];
             assert!(
                 if stat.contains("outer") { [more, much] == expected } else { much == expected[0] },
@@ -470,10 +471,10 @@ btime 1700000000
             ("groups/cpu/cpu.cfs_quota_us", "-1\n"),
             ("groups/cpu/cpu.stat", "throttled_time 9\n"),
         ]);
-        assert_eq!(meter(&free).sample(Span::ZERO).unwrap().throttled, Some(Span::ZERO));
+        assert_eq!(meter(&free).take_sample(Span::ZERO).unwrap().throttled, Some(Span::ZERO));
         for text in ["", "0::/\n", "nonsense", "0::", "3:cpu:/../../../etc\n"] {
             assert_eq!(
-                meter(&tree(&[("proc/self/cgroup", text)])).sample(Span::ZERO).unwrap().throttled,
+                meter(&tree(&[("proc/self/cgroup", text)])).take_sample(Span::ZERO).unwrap().throttled,
                 None,
                 "{text}"
             );
@@ -487,7 +488,7 @@ btime 1700000000
         while begun.elapsed() < Duration::from_millis(50) {
             thread::yield_now();
         }
-        let [first, second] = std::array::from_fn(|_| meter.sample(Span::ZERO).unwrap());
+        let [first, second] = std::array::from_fn(|_| meter.take_sample(Span::ZERO).unwrap());
         let busy =
             |sample: &CpuSample| sample.cores.iter().map(|core| core.user + core.system + core.idle).sum::<Span>();
         assert!(!first.cores.is_empty() && busy(&first) > Span::ZERO, "{first:?}");

@@ -14,19 +14,19 @@ pub struct MachineTree {
 impl MachineTree {
     /// The running kernel's.
     pub fn of_this_host() -> Self {
-        Self::at("/sys")
+        Self::with_root("/sys")
     }
 
     /// Another.
-    pub fn at(root: impl Into<PathBuf>) -> Self {
+    pub fn with_root(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
     /// The processors of the NUMA node that network device `device` is on, and none, with the reason, where it makes no
     /// difference.
-    pub fn near(&self, device: &str) -> Placement {
+    pub fn device_placement(&self, device: &str) -> Placement {
         let at = self.root.join("class/net").join(device).join("device");
-        let node = number(&at.join("numa_node"));
+        let node = read_number(&at.join("numa_node"));
         let found = self.processors_near(&at, node);
         let (processors, why_not) = match found {
             Ok(processors) => (processors.into_iter().collect(), None),
@@ -39,11 +39,11 @@ impl MachineTree {
         if !at.exists() {
             return Err("it is no card, but made by the kernel");
         }
-        let all =
-            list(&self.root.join("devices/system/cpu/online")).ok_or("the kernel does not list the processors")?;
+        let all = read_processor_list(&self.root.join("devices/system/cpu/online"))
+            .ok_or("the kernel does not list the processors")?;
         let node = node.ok_or("the kernel does not say which NUMA node it is on")?;
         let of_node = self.root.join(format!("devices/system/node/node{node}/cpulist"));
-        let near = list(&at.join("local_cpulist")).or_else(|| list(&of_node));
+        let near = read_processor_list(&at.join("local_cpulist")).or_else(|| read_processor_list(&of_node));
         let near: BTreeSet<u16> = near.unwrap_or_default().intersection(&all).copied().collect();
         match near.len() {
             0 => Err("no processor is near it"),
@@ -54,12 +54,12 @@ impl MachineTree {
 }
 
 /// A number that is not negative, as −1 is for a device on no node.
-fn number(file: &Path) -> Option<u16> {
+fn read_number(file: &Path) -> Option<u16> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 /// Processors as the kernel lists them: `0-3,8-11`.
-fn list(file: &Path) -> Option<BTreeSet<u16>> {
+fn read_processor_list(file: &Path) -> Option<BTreeSet<u16>> {
     parse(std::fs::read_to_string(file).ok()?.trim())
 }
 
@@ -90,7 +90,7 @@ mod tests {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();
         }
-        let tree = MachineTree::at(root.path());
+        let tree = MachineTree::with_root(root.path());
         (root, tree)
     }
 
@@ -99,16 +99,20 @@ mod tests {
         let (_root, tree) = machine(&[("numa_node", "1\n"), ("local_cpulist", "4-5,7\n")]);
         let expected =
             Placement { device: Some("eth0".to_owned()), node: Some(1), processors: vec![4, 5, 7], why_not: None };
-        assert_eq!(tree.near("eth0"), expected);
+        assert_eq!(tree.device_placement("eth0"), expected);
         let (_root, tree) = machine(&[("numa_node", "1\n")]);
-        assert_eq!(tree.near("eth0").processors, [4, 5, 6, 7], "those of the node, where the card does not say");
+        assert_eq!(
+            tree.device_placement("eth0").processors,
+            [4, 5, 6, 7],
+            "those of the node, where the card does not say"
+        );
     }
 
     #[test]
     fn where_it_makes_no_difference_the_reason_is_reported() {
         let reason = |files: &[(&str, &str)], device: &str| {
             let (_root, tree) = machine(files);
-            let placement = tree.near(device);
+            let placement = tree.device_placement(device);
             assert_eq!(placement.processors, [] as [u16; 0]);
             placement.why_not.unwrap()
         };
@@ -129,6 +133,6 @@ mod tests {
 
     #[test]
     fn this_machine_is_read() {
-        assert_eq!(MachineTree::of_this_host().near("lo").processors, [] as [u16; 0]);
+        assert_eq!(MachineTree::of_this_host().device_placement("lo").processors, [] as [u16; 0]);
     }
 }

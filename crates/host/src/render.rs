@@ -4,8 +4,8 @@ use crate::setting::Setting;
 
 /// Returns the settings that `change` writes on a host with `settings`, and their texts; `None` if a program makes
 /// the change and not the host.
-pub(crate) fn writes(change: &Change, settings: &HostSettings) -> Option<(Setting, Option<String>)> {
-    if let Some((name, text)) = sysctl(change, settings) {
+pub(crate) fn setting_writes(change: &Change, settings: &HostSettings) -> Option<(Setting, Option<String>)> {
+    if let Some((name, text)) = sysctl_of_change(change, settings) {
         return Some((Setting::Sysctl(name), Some(text)));
     }
     Some(match change {
@@ -27,15 +27,15 @@ pub(crate) fn writes(change: &Change, settings: &HostSettings) -> Option<(Settin
 }
 
 /// The sysctl behind a change and the text that it gets on a host with `settings`.
-pub(crate) fn sysctl(change: &Change, settings: &HostSettings) -> Option<(String, String)> {
+pub(crate) fn sysctl_of_change(change: &Change, settings: &HostSettings) -> Option<(String, String)> {
     match change {
         Change::Sysctl { name, value } => Some((name.clone(), value.clone())),
-        _ => present(change, &change.applied_to(settings)),
+        _ => known_sysctl(change, &change.applied_to(settings)),
     }
 }
 
 /// Returns the sysctl of `change` and the text that it has in the settings, if it is one of them.
-pub(crate) fn present(change: &Change, settings: &HostSettings) -> Option<(String, String)> {
+pub(crate) fn known_sysctl(change: &Change, settings: &HostSettings) -> Option<(String, String)> {
     let triple =
         |sizes: BufferTriple| [sizes.min, sizes.default, sizes.max].map(|size| size.get().to_string()).join(" ");
     let switch = |on: bool| u8::from(on).to_string();
@@ -51,19 +51,19 @@ pub(crate) fn present(change: &Change, settings: &HostSettings) -> Option<(Strin
 
 /// The commands that make `changes` by hand on a Linux host with `settings`, and those that undo them. What only this
 /// program can put back exactly is left to it.
-pub fn commands(changes: &[Change], settings: &HostSettings) -> Commands {
+pub fn change_commands(changes: &[Change], settings: &HostSettings) -> Commands {
     let mut commands = Commands::default();
     for change in changes {
-        if let Some((name, present)) = present(change, settings) {
-            let (_, new) = sysctl(change, settings).unwrap_or_default();
-            commands.apply.push(format!("sysctl -w {name}={}", quoted(&new)));
-            commands.undo.insert(0, format!("sysctl -w {name}={}", quoted(&present)));
-        } else if let Some(word) = word(change) {
-            commands.apply.push(format!("fullpipe host apply {}", quoted(&word)));
+        if let Some((name, present)) = known_sysctl(change, settings) {
+            let (_, new) = sysctl_of_change(change, settings).unwrap_or_default();
+            commands.apply.push(format!("sysctl -w {name}={}", quote_for_shell(&new)));
+            commands.undo.insert(0, format!("sysctl -w {name}={}", quote_for_shell(&present)));
+        } else if let Some(word) = apply_argument(change) {
+            commands.apply.push(format!("fullpipe host apply {}", quote_for_shell(&word)));
             if !commands.undo.iter().any(|command| command == UNDO) {
                 commands.undo.insert(0, UNDO.to_owned());
             }
-        } else if let Some(flag) = flag(change) {
+        } else if let Some(flag) = measure_flag(change) {
             commands.apply.push(flag);
         }
     }
@@ -73,17 +73,17 @@ pub fn commands(changes: &[Change], settings: &HostSettings) -> Commands {
 /// Returns the commands that make `changes` on a Linux host whose settings were not read. They only ever raise the
 /// largest size of a buffer: a fixed value would lower that of a host which has more already. No way back is known.
 pub fn commands_for_unread_host(changes: &[Change]) -> Commands {
-    let apply = changes.iter().flat_map(|change| match raised(change) {
+    let apply = changes.iter().flat_map(|change| match raise_command(change) {
         Some(command) => vec![command],
-        None => commands(std::slice::from_ref(change), &HostSettings::of_linux_6_18()).apply,
+        None => change_commands(std::slice::from_ref(change), &HostSettings::of_linux_6_18()).apply,
     });
     Commands { apply: apply.collect(), ..Commands::default() }
 }
 
 /// Returns the command that raises the largest size of a buffer and keeps one that is larger already.
-fn raised(change: &Change) -> Option<String> {
+fn raise_command(change: &Change) -> Option<String> {
     let (Change::TcpRmemMax(max) | Change::TcpWmemMax(max)) = change else { return None };
-    let (max, (name, _)) = (max.get(), sysctl(change, &HostSettings::of_linux_6_18())?);
+    let (max, (name, _)) = (max.get(), sysctl_of_change(change, &HostSettings::of_linux_6_18())?);
     let larger = format!("awk '{{ print $1, $2, ($3 > {max} ? $3 : {max}) }}'");
     Some(format!("sysctl -w {name}=\"$(sysctl -n {name} | {larger})\""))
 }
@@ -91,7 +91,7 @@ fn raised(change: &Change) -> Option<String> {
 const UNDO: &str = "fullpipe host undo";
 
 /// The word of `fullpipe host apply` for a change that is not one of [`HostSettings`] alone.
-fn word(change: &Change) -> Option<String> {
+fn apply_argument(change: &Change) -> Option<String> {
     Some(match change {
         Change::Sysctl { name, value } => format!("{name}={value}"),
         Change::RouteMetric { destination, metric, value } => {
@@ -109,7 +109,7 @@ fn word(change: &Change) -> Option<String> {
 }
 
 /// The flag of `fullpipe measure` that makes a program's own change.
-fn flag(change: &Change) -> Option<String> {
+fn measure_flag(change: &Change) -> Option<String> {
     Some(match change {
         Change::SocketBuffer(Buffer::Automatic) => "fullpipe measure HOST    (without -w)".to_owned(),
         Change::SocketBuffer(Buffer::Request(size)) => format!("fullpipe measure HOST -w {}", size.get()),
@@ -124,7 +124,7 @@ fn flag(change: &Change) -> Option<String> {
     })
 }
 
-fn quoted(text: &str) -> String {
+fn quote_for_shell(text: &str) -> String {
     if text.contains(' ') { format!("\"{text}\"") } else { text.to_owned() }
 }
 
@@ -155,7 +155,7 @@ mod tests {
             ),
         ];
         for (change, apply, has_way_back) in table {
-            let commands = commands(std::slice::from_ref(&change), &HostSettings::of_linux_6_18());
+            let commands = change_commands(std::slice::from_ref(&change), &HostSettings::of_linux_6_18());
             assert_eq!(commands.apply, [apply], "{change:?}");
             assert_eq!(!commands.undo.is_empty(), has_way_back, "{change:?}");
         }

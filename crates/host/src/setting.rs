@@ -14,12 +14,12 @@ use crate::sysctl::{SysctlError, SysctlTree, is_network_sysctl, moves_others};
 /// The places of a host's settings: its sysctls, the folder of those that outlive a reboot, and its network devices
 /// and routes, which are those of the calling thread's namespace.
 #[derive(Debug, Clone)]
-pub struct System {
+pub struct HostSystem {
     pub(crate) sysctls: SysctlTree,
     sysctl_d: PathBuf,
 }
 
-impl System {
+impl HostSystem {
     /// The running kernel's, and `/etc/sysctl.d`.
     pub fn of_this_host() -> Self {
         Self::new(SysctlTree::of_this_host(), "/etc/sysctl.d")
@@ -31,7 +31,7 @@ impl System {
     }
 
     /// The one file that outlives a reboot.
-    pub fn persisted(&self) -> PathBuf {
+    pub fn persisted_file(&self) -> PathBuf {
         self.sysctl_d.join(OUR_FILE)
     }
 }
@@ -99,52 +99,56 @@ impl Setting {
     }
 
     /// Reads the text of the setting, to the byte.
-    pub(crate) fn read(&self, system: &System) -> Result<Option<String>, SysctlError> {
+    pub(crate) fn read(&self, system: &HostSystem) -> Result<Option<String>, SysctlError> {
         let read = match self {
             Self::Sysctl(name) => return system.sysctls.read_whole(name).map(Some),
             Self::RouteMetric { destination, metric } => {
-                route(destination).map(|route| route.metrics.get(metric).cloned())
+                find_route(destination).map(|route| route.metrics.get(metric).cloned())
             }
-            Self::Qdisc(device) => sys::root_qdisc(device).map(|root| Some(qdisc(root))),
-            Self::Offload { device, feature } => self::feature(device, feature).map(|found| Some(offload(&found))),
-            Self::Mtu(device) => self::device(device).map(|found| Some(found.mtu.get().to_string())),
-            Self::QueueLength(device) => self::device(device).map(|found| Some(found.transmit_queue.get().to_string())),
-            Self::Persisted => content(&system.persisted()),
+            Self::Qdisc(device) => sys::root_qdisc(device).map(|root| Some(qdisc_text(root))),
+            Self::Offload { device, feature } => {
+                self::find_feature(device, feature).map(|found| Some(offload_text(&found)))
+            }
+            Self::Mtu(device) => self::find_device(device).map(|found| Some(found.mtu.get().to_string())),
+            Self::QueueLength(device) => {
+                self::find_device(device).map(|found| Some(found.transmit_queue.get().to_string()))
+            }
+            Self::Persisted => file_content(&system.persisted_file()),
         };
-        read.map_err(|cause| self.failed("read", cause))
+        read.map_err(|cause| self.sysctl_error("read", cause))
     }
 
     /// Makes it `text`.
-    pub(crate) fn write(&self, system: &System, text: Option<&str>) -> Result<(), SysctlError> {
+    pub(crate) fn write(&self, system: &HostSystem, text: Option<&str>) -> Result<(), SysctlError> {
         let no_value = || io::Error::new(io::ErrorKind::InvalidInput, "it needs a value");
         let needed = text.ok_or_else(no_value);
         let written = match self {
             Self::Sysctl(name) => {
                 return needed
-                    .map_err(|cause| self.failed("write", cause))
+                    .map_err(|cause| self.sysctl_error("write", cause))
                     .and_then(|text| system.sysctls.write(name, text));
             }
             Self::RouteMetric { destination, metric } => text
-                .map(parsed)
+                .map(parse_number)
                 .transpose()
-                .and_then(|value| sys::set_route_metric(&route(destination)?, metric, value)),
+                .and_then(|value| sys::set_route_metric(&find_route(destination)?, metric, value)),
             Self::Qdisc(device) => needed.and_then(|text| set_qdisc(device, text)),
             Self::Offload { device, feature } => {
-                needed.and_then(|text| sys::set_feature(device, &self::feature(device, feature)?, is_on(text)))
+                needed.and_then(|text| sys::set_feature(device, &self::find_feature(device, feature)?, is_on(text)))
             }
             Self::Mtu(device) => {
-                needed.and_then(parsed).and_then(|mtu| sys::set_device_mtu(device, ByteCount::new(mtu.into())))
+                needed.and_then(parse_number).and_then(|mtu| sys::set_device_mtu(device, ByteCount::new(mtu.into())))
             }
             Self::QueueLength(device) => needed
-                .and_then(parsed)
+                .and_then(parse_number)
                 .and_then(|packets| sys::set_device_queue_length(device, SegCount::new(packets.into()))),
-            Self::Persisted => replace(&system.persisted(), text),
+            Self::Persisted => replace_file(&system.persisted_file(), text),
         };
-        written.map_err(|cause| self.failed("write", cause))
+        written.map_err(|cause| self.sysctl_error("write", cause))
     }
 
     /// Finds out whether it may be written, without writing.
-    pub(crate) fn check_writable(&self, system: &System) -> Result<(), SysctlError> {
+    pub(crate) fn check_writable(&self, system: &HostSystem) -> Result<(), SysctlError> {
         let allowed = match self {
             Self::Sysctl(name) => return system.sysctls.check_writable(name),
             Self::Persisted => {
@@ -152,11 +156,16 @@ impl Setting {
             }
             _ => may_administer_the_network(),
         };
-        allowed.map_err(|cause| self.failed("write", cause))
+        allowed.map_err(|cause| self.sysctl_error("write", cause))
     }
 
     /// Why it could not be put back exactly if it were changed from `before` to `wanted` now, where it could not.
-    pub(crate) fn why_not_exact(&self, system: &System, before: Option<&str>, wanted: Option<&str>) -> Option<String> {
+    pub(crate) fn why_not_exact(
+        &self,
+        system: &HostSystem,
+        before: Option<&str>,
+        wanted: Option<&str>,
+    ) -> Option<String> {
         match self {
             Self::Sysctl(name) if moves_others(name) => Some(format!(
                 "the kernel changes other settings, addresses or routes with {name}, which could not be put back; \
@@ -164,7 +173,7 @@ impl Setting {
             )),
             Self::Qdisc(device) => why_not_exact_discipline(device, before),
             Self::Mtu(device) => why_not_exact_mtu(&system.sysctls, device, before?, wanted?),
-            Self::RouteMetric { destination, .. } if route(destination).is_ok_and(|route| route.is_advertised) => {
+            Self::RouteMetric { destination, .. } if find_route(destination).is_ok_and(|route| route.is_advertised) => {
                 Some(format!("the route to {destination} is kept by router advertisements, and could not be put back"))
             }
             _ => None,
@@ -172,7 +181,7 @@ impl Setting {
     }
 
     /// `text` for a reader, who has no use for a queueing discipline's parameters as the kernel writes them.
-    pub(crate) fn stated(&self, text: &str) -> String {
+    pub(crate) fn display_value(&self, text: &str) -> String {
         match self {
             Self::Qdisc(_) if !text.starts_with(DEFAULT) => text.split(' ').next().unwrap_or_default().to_owned(),
             _ => text.trim_end().to_owned(),
@@ -212,7 +221,7 @@ impl Setting {
         }
     }
 
-    fn failed(&self, verb: &'static str, cause: io::Error) -> SysctlError {
+    fn sysctl_error(&self, verb: &'static str, cause: io::Error) -> SysctlError {
         SysctlError::failed(verb, &self.to_string(), cause)
     }
 }
@@ -248,14 +257,14 @@ fn why_not_exact_mtu(tree: &SysctlTree, device: &str, before: &str, wanted: &str
         return Some(format!("IPv6 has an MTU of its own on {device}, which would not come back"));
     }
     let follows = |mtu: &String| mtu.parse().is_ok_and(|mtu: u32| mtu >= wanted && mtu != before);
-    let routes = sys::routes().unwrap_or_default();
+    let routes = sys::list_routes().unwrap_or_default();
     let of_device = routes.iter().filter(|route| route.is_ipv6() && route.device.as_deref() == Some(device));
     if let Some(route) = of_device.into_iter().find(|route| route.metrics.get("mtu").is_some_and(follows)) {
         return Some(format!("the route to {} has an MTU of its own, which would not come back", route.destination));
     }
-    let devices = sys::devices().unwrap_or_default();
+    let devices = sys::list_devices().unwrap_or_default();
     let index = devices.iter().find(|found| found.name == device).map(|found| found.index);
-    let stands_on_it = |found: &&sys::Device| {
+    let stands_on_it = |found: &&sys::NetworkDevice| {
         let follows = found.kind.as_deref().is_some_and(|kind| FOLLOWING_KINDS.contains(&kind));
         follows && found.lower == index && found.mtu.get() > wanted.into()
     };
@@ -274,14 +283,14 @@ fn not_found(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, what)
 }
 
-fn parsed(text: &str) -> io::Result<u32> {
+fn parse_number(text: &str) -> io::Result<u32> {
     let wrong = || io::Error::new(io::ErrorKind::InvalidInput, format!("\"{text}\" is no number"));
     text.trim().parse().map_err(|_| wrong())
 }
 
 /// The one route to `destination`.
-fn route(destination: &str) -> io::Result<sys::Route> {
-    let mut found: Vec<sys::Route> = sys::routes()?;
+fn find_route(destination: &str) -> io::Result<sys::UnicastRoute> {
+    let mut found: Vec<sys::UnicastRoute> = sys::list_routes()?;
     found.retain(|route| route.destination == destination);
     match (found.pop(), found.len()) {
         (Some(route), 0) => Ok(route),
@@ -290,13 +299,13 @@ fn route(destination: &str) -> io::Result<sys::Route> {
     }
 }
 
-fn feature(device: &str, name: &str) -> io::Result<sys::Feature> {
-    let found = sys::features(device)?.into_iter().find(|feature| feature.name == name);
+fn find_feature(device: &str, name: &str) -> io::Result<sys::DeviceFeature> {
+    let found = sys::device_features(device)?.into_iter().find(|feature| feature.name == name);
     found.ok_or_else(|| not_found("the kernel knows no such feature".to_owned()))
 }
 
 /// A feature that never changes has no wish that counts.
-fn offload(found: &sys::Feature) -> String {
+fn offload_text(found: &sys::DeviceFeature) -> String {
     let word = |on: bool| if on { "on" } else { "off" };
     if found.can_change && found.is_on != found.is_wanted {
         format!("{} [requested {}]", word(found.is_on), word(found.is_wanted))
@@ -311,8 +320,8 @@ fn is_on(text: &str) -> bool {
     text.trim().trim_end_matches(']').ends_with("on")
 }
 
-fn device(name: &str) -> io::Result<sys::Device> {
-    let found = sys::devices()?.into_iter().find(|found| found.name == name);
+fn find_device(name: &str) -> io::Result<sys::NetworkDevice> {
+    let found = sys::list_devices()?.into_iter().find(|found| found.name == name);
     found.ok_or_else(|| not_found("there is no such device".to_owned()))
 }
 
@@ -320,7 +329,7 @@ fn device(name: &str) -> io::Result<sys::Device> {
 const COUNTING_QDISCS: [&str; 2] = ["htb", "gred"];
 
 /// The kernel reports none for a device that is down and has its own.
-fn qdisc(root: Option<sys::RootQdisc>) -> String {
+fn qdisc_text(root: Option<sys::RootQdisc>) -> String {
     match root {
         Some(root) if root.is_default => {
             root.inner.iter().fold(format!("{DEFAULT} {}", root.kind), |text, kind| text + " " + kind)
@@ -343,7 +352,7 @@ fn set_qdisc(device: &str, text: &str) -> io::Result<()> {
         return match [words.next(), words.next(), words.next()] {
             [Some(kind), Some(handle), options] => {
                 let handle = u32::from_str_radix(handle, 16).map_err(io::Error::other)?;
-                sys::restore_root_qdisc(device, kind, handle, &bytes(options.unwrap_or_default())?)
+                sys::restore_root_qdisc(device, kind, handle, &parse_hex(options.unwrap_or_default())?)
             }
             _ => sys::set_root_qdisc(device, text.trim()),
         };
@@ -358,7 +367,7 @@ fn set_qdisc(device: &str, text: &str) -> io::Result<()> {
 }
 
 /// Two digits each.
-fn bytes(digits: &str) -> io::Result<Vec<u8>> {
+fn parse_hex(digits: &str) -> io::Result<Vec<u8>> {
     let places = (0..digits.len()).step_by(2);
     let byte = |at: usize| digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "these are no parameters of a queueing discipline");
@@ -370,7 +379,7 @@ fn may_administer_the_network() -> io::Result<()> {
     if ours.contains(CapabilitySet::NET_ADMIN) { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-fn content(file: &Path) -> io::Result<Option<String>> {
+fn file_content(file: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         read => read.map(Some),
@@ -378,7 +387,7 @@ fn content(file: &Path) -> io::Result<Option<String>> {
 }
 
 /// Makes `file` have this content, or not be there, so that a crash leaves the one or the other.
-pub(crate) fn replace(file: &Path, text: Option<&str>) -> io::Result<()> {
+pub(crate) fn replace_file(file: &Path, text: Option<&str>) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     // `sysctl` takes files that end in `.conf`, and a journal ends in `.jsonl`.
     let draft = file.with_extension("new");
@@ -428,7 +437,7 @@ mod tests {
         assert!(why("htb inexact 80010000 ").is_some_and(|why| why.contains("choice, htb, ")));
         assert_eq!(why("tbf 80010000 2801"), None);
         assert_eq!(why("default pfifo_fast"), None);
-        assert_eq!(setting.stated("tbf 80010000 2801"), "tbf");
+        assert_eq!(setting.display_value("tbf 80010000 2801"), "tbf");
     }
 
     #[test]
@@ -444,10 +453,10 @@ mod tests {
 
     #[test]
     fn parameters_are_read_back_from_their_digits() {
-        assert_eq!(bytes("00ff10").unwrap(), [0, 255, 16]);
-        assert!(bytes("").unwrap().is_empty());
+        assert_eq!(parse_hex("00ff10").unwrap(), [0, 255, 16]);
+        assert!(parse_hex("").unwrap().is_empty());
         for wrong in ["f", "0g", "é0"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
+            assert!(parse_hex(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -7,9 +7,9 @@ use fullpipe_sys as sys;
 use fullpipe_units::ByteCount;
 
 use crate::defects::known_defects;
-use crate::inspect::inspect;
-use crate::managers::managers;
-use crate::setting::System;
+use crate::inspect::inspect_host;
+use crate::managers::setting_managers;
+use crate::setting::HostSystem;
 use crate::sysctl::SysctlError;
 
 /// The sysctls that bear on bulk transfers, in the order in which they are shown.
@@ -57,20 +57,20 @@ pub const SYSCTLS: [&str; 37] = [
 ///
 /// # Errors
 /// If a setting that every kernel has cannot be read.
-pub fn show(system: &System) -> Result<HostReport, SysctlError> {
-    let settings = inspect(&system.sysctls)?;
+pub fn host_report(system: &HostSystem) -> Result<HostReport, SysctlError> {
+    let settings = inspect_host(&system.sysctls)?;
     let sysctls =
         SYSCTLS.into_iter().filter_map(|name| Some((name.to_owned(), one_line(&system.sysctls.read(name).ok()?))));
     Ok(HostReport {
         defects: known_defects(settings.kernel),
         kernel: settings.kernel,
-        memory: memory(),
+        memory: total_memory(),
         sysctls: sysctls.collect(),
-        governors: governors(Path::new("/sys/devices/system/cpu/cpufreq")),
-        devices: sys::devices().unwrap_or_default().into_iter().map(device).collect(),
-        routes: routes(),
+        governors: clock_governors(Path::new("/sys/devices/system/cpu/cpufreq")),
+        devices: sys::list_devices().unwrap_or_default().into_iter().map(host_device).collect(),
+        routes: host_routes(),
         remembered: sys::tcp_metrics().unwrap_or_default(),
-        managers: managers(Path::new("/")),
+        managers: setting_managers(Path::new("/")),
         allows: Vec::new(),
     })
 }
@@ -80,25 +80,25 @@ pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn memory() -> Option<ByteCount> {
+fn total_memory() -> Option<ByteCount> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     Some(ByteCount::from_kib(line.split_whitespace().next()?.parse().ok()?))
 }
 
 /// Each governor of a clock once.
-fn governors(policies: &Path) -> Vec<String> {
+fn clock_governors(policies: &Path) -> Vec<String> {
     let entries = fs::read_dir(policies).into_iter().flatten().flatten();
     let texts = entries.filter_map(|entry| fs::read_to_string(entry.path().join("scaling_governor")).ok());
     texts.map(|text| text.trim().to_owned()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn device(found: sys::Device) -> HostDevice {
-    let features = sys::features(&found.name).unwrap_or_default();
+fn host_device(found: sys::NetworkDevice) -> HostDevice {
+    let features = sys::device_features(&found.name).unwrap_or_default();
     let offloads = features.into_iter().filter(|feature| OFFLOADS.contains(&feature.name.as_str()));
-    let rings = sys::rings(&found.name).ok();
+    let rings = sys::device_rings(&found.name).ok();
     HostDevice {
-        interrupts: if found.kind.is_none() { interrupts(&found.name) } else { Vec::new() },
+        interrupts: if found.kind.is_none() { interrupt_processors(&found.name) } else { Vec::new() },
         offloads: offloads.map(|feature| (feature.name, feature.is_on)).collect(),
         rings: rings.map(|rings| [rings.transmit, rings.receive, rings.most_transmit, rings.most_receive]),
         speed: sys::device_speed(&found.name).ok().flatten(),
@@ -127,7 +127,7 @@ const OFFLOADS: [&str; 10] = [
 ];
 
 /// The processors that each interrupt of a card goes to.
-fn interrupts(name: &str) -> Vec<String> {
+fn interrupt_processors(name: &str) -> Vec<String> {
     let device = Path::new("/sys/class/net").join(name).join("device");
     // A virtual card's interrupts are those of the bus device that carries it.
     let folder = [device.join("msi_irqs"), device.join("../msi_irqs")].into_iter().find(|folder| folder.exists());
@@ -138,15 +138,15 @@ fn interrupts(name: &str) -> Vec<String> {
     lists.flatten().map(|list| list.trim().to_owned()).collect()
 }
 
-fn routes() -> Vec<HostRoute> {
-    let routes = sys::routes().unwrap_or_default().into_iter().filter(|route| !route.metrics.is_empty());
+fn host_routes() -> Vec<HostRoute> {
+    let routes = sys::list_routes().unwrap_or_default().into_iter().filter(|route| !route.metrics.is_empty());
     routes
         .map(|route| HostRoute { destination: route.destination, device: route.device, metrics: route.metrics })
         .collect()
 }
 
 /// Returns the value of a sysctl in a report, by its name.
-pub(crate) fn value<'a>(sysctls: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
+pub(crate) fn sysctl_value<'a>(sysctls: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
     sysctls.get(name).map(String::as_str)
 }
 
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn this_host_is_shown() {
-        let report = show(&System::of_this_host()).unwrap();
+        let report = host_report(&HostSystem::of_this_host()).unwrap();
         assert!(report.memory.is_some_and(|memory| memory > ByteCount::from_mib(64)), "{:?}", report.memory);
         assert!(
             report.devices.iter().any(|device| device.name == "lo" && device.offloads["rx-gro"]),
@@ -174,7 +174,7 @@ mod tests {
             fs::create_dir(folder.path().join(policy)).unwrap();
             fs::write(folder.path().join(policy).join("scaling_governor"), governor).unwrap();
         }
-        assert_eq!(governors(folder.path()), ["performance", "powersave"]);
-        assert_eq!(governors(&folder.path().join("nothing")), [] as [&str; 0]);
+        assert_eq!(clock_governors(folder.path()), ["performance", "powersave"]);
+        assert_eq!(clock_governors(&folder.path().join("nothing")), [] as [&str; 0]);
     }
 }

@@ -59,11 +59,11 @@ pub struct SysctlTree {
 impl SysctlTree {
     /// The running kernel's, for the namespace of the thread that reads or writes.
     pub fn of_this_host() -> Self {
-        Self::at("/proc/sys")
+        Self::with_root("/proc/sys")
     }
 
     /// One below `root`.
-    pub fn at(root: impl Into<PathBuf>) -> Self {
+    pub fn with_root(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
@@ -80,7 +80,7 @@ impl SysctlTree {
     /// # Errors
     /// If it cannot be read.
     pub(crate) fn read_whole(&self, name: &str) -> Result<String, SysctlError> {
-        std::fs::read_to_string(self.path(name)).map_err(|cause| SysctlError::failed("read", name, cause))
+        std::fs::read_to_string(self.sysctl_path(name)).map_err(|cause| SysctlError::failed("read", name, cause))
     }
 
     /// Finds out whether it may be written, without writing.
@@ -88,7 +88,7 @@ impl SysctlTree {
     /// # Errors
     /// If not.
     pub(crate) fn check_writable(&self, name: &str) -> Result<(), SysctlError> {
-        let opened = std::fs::OpenOptions::new().write(true).open(self.path(name));
+        let opened = std::fs::OpenOptions::new().write(true).open(self.sysctl_path(name));
         opened.map(drop).map_err(|cause| SysctlError::failed("write", name, cause))
     }
 
@@ -97,11 +97,11 @@ impl SysctlTree {
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, name: &str, text: &str) -> Result<(), SysctlError> {
-        std::fs::write(self.path(name), text).map_err(|cause| SysctlError::failed("write", name, cause))
+        std::fs::write(self.sysctl_path(name), text).map_err(|cause| SysctlError::failed("write", name, cause))
     }
 
     /// As `sysctl` writes names: a slash stands for a dot in the name of a file, as the device `eth0.7` has one.
-    fn path(&self, name: &str) -> PathBuf {
+    fn sysctl_path(&self, name: &str) -> PathBuf {
         let file = name.chars().map(|letter| match letter {
             '.' => '/',
             '/' => '.',
@@ -172,7 +172,7 @@ mod tests {
     fn names_lead_to_the_files_of_the_network_and_nowhere_else() {
         let tree = SysctlTree::of_this_host();
         assert_eq!(
-            tree.path("net.ipv4.conf.eth0/7.rp_filter"),
+            tree.sysctl_path("net.ipv4.conf.eth0/7.rp_filter"),
             PathBuf::from("/proc/sys/net/ipv4/conf/eth0.7/rp_filter")
         );
         assert!(is_network_sysctl("net.ipv4.tcp_rmem") && is_network_sysctl("net.ipv4.conf.eth0/7.rp_filter"));

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fullpipe_host::{Applied, ApplyOptions, JournalDir, JournalError, Step, SysctlTree, System};
+use fullpipe_host::{AppliedChanges, ApplyOptions, HostSystem, JournalDir, JournalError, JournalStep, SysctlTree};
 use fullpipe_record::{Change, HostUndone};
 use fullpipe_sys::{self as sys, NetNamespace};
 use fullpipe_testkit::{network_sysctls, require};
@@ -59,8 +59,8 @@ impl Bench {
     }
 }
 
-fn system() -> System {
-    System::new(SysctlTree::of_this_host(), "/nowhere")
+fn system() -> HostSystem {
+    HostSystem::new(SysctlTree::of_this_host(), "/nowhere")
 }
 
 fn sysctl(name: &str, value: &str) -> Change {
@@ -84,17 +84,17 @@ fn changes() -> Vec<Change> {
 }
 
 fn apply(journal_dir: &JournalDir, changes: &[Change]) -> Result<usize, JournalError> {
-    journal_dir.apply(changes, ApplyOptions::default(), &mut |_| Ok(()), &mut |_| {}).map(|made| made.len())
+    journal_dir.apply_changes(changes, ApplyOptions::default(), &mut |_| Ok(()), &mut |_| {}).map(|made| made.len())
 }
 
 /// Every setting of the network that can be read, to the byte.
 fn everything() -> BTreeMap<String, String> {
     let mut all = network_sysctls();
-    for device in sys::devices().unwrap() {
-        let features = sys::features(&device.name).unwrap();
+    for device in sys::list_devices().unwrap() {
+        let features = sys::device_features(&device.name).unwrap();
         all.insert(device.name.clone(), format!("{device:?} {:?} {features:?}", sys::root_qdisc(&device.name)));
     }
-    for route in sys::routes().unwrap() {
+    for route in sys::list_routes().unwrap() {
         all.insert(format!("route {}", route.destination), format!("{:?} {:?}", route.device, route.metrics));
     }
     all
@@ -114,13 +114,13 @@ fn apply_until_killed() {
     let step: usize = std::env::var(STEP).unwrap().parse().unwrap();
     let journal_dir = JournalDir::open(Path::new(&std::env::var(FOLDER).unwrap()), system()).unwrap();
     let mut seen = 0;
-    let mut die = |_: Step| {
+    let mut die = |_: JournalStep| {
         if seen == step {
             kill_process(getpid(), Signal::KILL).unwrap();
         }
         seen += 1;
     };
-    journal_dir.apply(&changes(), ApplyOptions::default(), &mut |_| Ok(()), &mut die).unwrap();
+    journal_dir.apply_changes(&changes(), ApplyOptions::default(), &mut |_| Ok(()), &mut die).unwrap();
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn whoever_is_killed_at_any_step_leaves_a_way_back_to_the_byte() {
         // One step before all changes, two for each.
         assert_eq!(finished, step == 1 + 2 * changes().len(), "{}", String::from_utf8_lossy(&output.stdout));
         let made = step / 2;
-        let undone = bench.journal_dir().undo(false).unwrap();
+        let undone = bench.journal_dir().undo_changes(false).unwrap();
         assert_eq!(undone.left, [], "after step {step}");
         // One setting is there twice, and is put back once.
         assert_eq!(undone.restored.len(), if made > 2 { made - 1 } else { made }, "after step {step}: {undone:?}");
@@ -161,13 +161,13 @@ fn an_undo_that_was_itself_cut_short_is_finished_by_the_next() {
     apply(&bench.journal_dir(), &changes()).unwrap();
     let whole = fs::read(bench.journal()).unwrap();
     let path = bench.journal();
-    bench.journal_dir().undo(false).unwrap();
+    bench.journal_dir().undo_changes(false).unwrap();
     // As if it had died before it could take the journal away, with everything put back, and with half.
     fs::write(&path, &whole).unwrap();
-    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap(), HostUndone::default());
     apply(&bench.journal_dir(), &changes()[..2]).unwrap();
     fs::write(&path, &whole).unwrap();
-    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, []);
     assert_as_before(&before, "after both");
 }
 
@@ -180,7 +180,7 @@ fn a_line_that_somebody_died_over_counts_for_nothing_and_garbage_is_reported() {
     let path = bench.journal();
     let one = fs::read(&path).unwrap();
     apply(&bench.journal_dir(), &changes()[1..2]).unwrap();
-    bench.journal_dir().undo(false).unwrap();
+    bench.journal_dir().undo_changes(false).unwrap();
     apply(&bench.journal_dir(), &changes()[..1]).unwrap();
     let whole = fs::read(&path).unwrap();
     assert!(whole.starts_with(&one[..40]));
@@ -193,20 +193,20 @@ fn a_line_that_somebody_died_over_counts_for_nothing_and_garbage_is_reported() {
             apply(&bench.journal_dir(), &changes()[8..]).unwrap();
             let lines = fs::read_to_string(&path).unwrap();
             assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{lines}");
-            assert_eq!(bench.journal_dir().undo(false).unwrap().restored.len(), 2, "cut at {length}");
+            assert_eq!(bench.journal_dir().undo_changes(false).unwrap().restored.len(), 2, "cut at {length}");
             assert_as_before(&before, &format!("cut at {length}"));
             apply(&bench.journal_dir(), &changes()[..1]).unwrap();
         }
     }
     fs::write(&path, [whole.as_slice(), b"rubbish\n", second, b"\n"].concat()).unwrap();
-    let error = bench.journal_dir().undo(false).unwrap_err();
+    let error = bench.journal_dir().undo_changes(false).unwrap_err();
     assert!(matches!(error, JournalError::Malformed { line: 4, .. }), "{error}");
     assert!(error.to_string().contains("undo --forget` sets it aside"), "{error}");
     let evil = br#"{"change":{"setting":{"sysctl":"net.//.//.etc.passwd"},"before":"x","wanted":"y"}}"#;
     fs::write(&path, [whole.as_slice(), evil, b"\n"].concat()).unwrap();
-    assert!(matches!(bench.journal_dir().undo(false).unwrap_err(), JournalError::Malformed { line: 4, .. }));
+    assert!(matches!(bench.journal_dir().undo_changes(false).unwrap_err(), JournalError::Malformed { line: 4, .. }));
     fs::write(&path, &whole).unwrap();
-    bench.journal_dir().undo(false).unwrap();
+    bench.journal_dir().undo_changes(false).unwrap();
     assert_as_before(&before, "in the end");
 }
 
@@ -217,7 +217,7 @@ fn a_journal_whose_maker_died_before_its_first_line_is_removed() {
     for begun in ["", "{\"opened\""] {
         let path = bench.path().join(format!("host-{OTHER_BOOT}-1-1.jsonl"));
         fs::write(&path, begun).unwrap();
-        assert!(bench.journal_dir().undo(false).unwrap().restored.is_empty());
+        assert!(bench.journal_dir().undo_changes(false).unwrap().restored.is_empty());
         assert!(!path.exists(), "{begun:?}");
     }
 }
@@ -242,14 +242,14 @@ fn a_journal_that_cannot_be_read_blocks_no_other_and_can_be_set_aside() {
     fs::write(&empty, "nothing").unwrap();
     for forget in [false, true] {
         apply(&bench.journal_dir(), &changes()[..2]).unwrap();
-        let undone = bench.journal_dir().undo(forget).unwrap();
+        let undone = bench.journal_dir().undo_changes(forget).unwrap();
         assert_eq!((undone.restored.len(), undone.left.len(), undone.elsewhere), (2, 0, 1), "{undone:?}");
         assert!(undone.unreadable[0].contains(if forget { "was set aside as" } else { "no journal" }), "{undone:?}");
         assert_as_before(&before, "after the undo");
         assert!(nobody.exists() && elsewhere.exists() && empty.exists());
         assert_eq!(earlier.exists(), !forget);
     }
-    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone { elsewhere: 1, ..HostUndone::default() });
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap(), HostUndone { elsewhere: 1, ..HostUndone::default() });
     // Of this namespace.
     apply(&bench.journal_dir(), &changes()[..1]).unwrap();
     let ours = place("").read_dir().unwrap().map(|entry| entry.unwrap().path());
@@ -257,15 +257,15 @@ fn a_journal_that_cannot_be_read_blocks_no_other_and_can_be_set_aside() {
     let whole = fs::read(&ours).unwrap();
     fs::write(&ours, [&whole[..], b"rubbish\n"].concat()).unwrap();
     assert!(matches!(apply(&bench.journal_dir(), &changes()[1..2]), Err(JournalError::Malformed { .. })));
-    assert!(matches!(bench.journal_dir().undo(false), Err(JournalError::Malformed { .. })));
-    let undone = bench.journal_dir().undo(true).unwrap();
+    assert!(matches!(bench.journal_dir().undo_changes(false), Err(JournalError::Malformed { .. })));
+    let undone = bench.journal_dir().undo_changes(true).unwrap();
     let aside = undone.unreadable[0].split(" as ").last().unwrap();
     assert_eq!(fs::read(aside).unwrap(), [&whole[..], b"rubbish\n"].concat());
     apply(&bench.journal_dir(), &changes()[1..2]).unwrap();
     // Mended by hand, it counts again.
-    bench.journal_dir().undo(false).unwrap();
+    bench.journal_dir().undo_changes(false).unwrap();
     fs::write(&ours, &whole).unwrap();
-    assert_eq!(bench.journal_dir().undo(false).unwrap().restored.len(), 1);
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap().restored.len(), 1);
     assert_as_before(&before, "in the end");
 }
 
@@ -278,7 +278,7 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     apply(&bench.journal_dir(), &changes()).unwrap();
     tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
     for _ in 0..2 {
-        let undone = bench.journal_dir().undo(false).unwrap();
+        let undone = bench.journal_dir().undo_changes(false).unwrap();
         assert_eq!((undone.left.len(), undone.kept), (1, 1), "{undone:?}");
         assert!(undone.left[0].why.contains("net.ipv4.tcp_wmem was left alone"), "{undone:?}");
         assert!(undone.left[0].why.contains("4096 16384 5000000"), "{undone:?}");
@@ -289,13 +289,13 @@ fn what_somebody_else_changed_is_left_alone_and_the_rest_is_put_back() {
     assert_eq!(differing, ["/proc/sys/net/ipv4/tcp_wmem"]);
     // Once it is as we left it, it is ours again; and it can be given up.
     tree.write("net.ipv4.tcp_wmem", "4096 16384 33554432").unwrap();
-    assert_eq!(bench.journal_dir().undo(false).unwrap().restored.len(), 1);
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap().restored.len(), 1);
     assert_as_before(&before, "after all");
     apply(&bench.journal_dir(), &changes()[8..]).unwrap();
     tree.write("net.ipv4.tcp_wmem", "4096 16384 5000000").unwrap();
-    let forgotten = bench.journal_dir().undo(true).unwrap();
+    let forgotten = bench.journal_dir().undo_changes(true).unwrap();
     assert_eq!((forgotten.left.len(), forgotten.kept), (1, 0));
-    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap(), HostUndone::default());
 }
 
 /// Offloads of which the first takes the others with it.
@@ -319,18 +319,19 @@ fn an_offload_that_went_with_another_comes_back_with_it() {
     let before = everything();
     for names in orders() {
         apply(&bench.journal_dir(), &names.map(|name| offload(name, false))).unwrap();
-        let undone = bench.journal_dir().undo(false).unwrap();
+        let undone = bench.journal_dir().undo_changes(false).unwrap();
         assert_eq!((undone.restored.len(), undone.left), (3, Vec::new()), "{names:?}");
         assert_as_before(&before, &format!("after {names:?}"));
         // Each by itself, of which the second finds off what is to be off.
         for name in names {
             apply(&bench.journal_dir(), &[offload(name, false)]).unwrap();
         }
-        assert_eq!(bench.journal_dir().undo(false).unwrap().left, [], "{names:?}");
+        assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, [], "{names:?}");
         assert_as_before(&before, &format!("after {names:?} one by one"));
     }
     // Segmentation waits for somebody's checksums: it cannot be had, and goes on waiting.
-    let checksums = sys::features(DEVICE).unwrap().into_iter().find(|feature| feature.name == CHECKSUMS).unwrap();
+    let checksums =
+        sys::device_features(DEVICE).unwrap().into_iter().find(|feature| feature.name == CHECKSUMS).unwrap();
     sys::set_feature(DEVICE, &checksums, false).unwrap();
     let waiting = everything();
     let error = apply(&bench.journal_dir(), &[offload(SEGMENTATIONS[0], true)]).unwrap_err();
@@ -347,13 +348,16 @@ fn what_was_applied_without_a_journal_comes_back_in_the_same_order() {
     let tree = SysctlTree::of_this_host();
     let before = everything();
     for names in orders() {
-        fullpipe_host::apply(&tree, &names.map(|name| offload(name, false))).unwrap().undo(&tree).unwrap();
+        fullpipe_host::apply_changes(&tree, &names.map(|name| offload(name, false)))
+            .unwrap()
+            .undo_changes(&tree)
+            .unwrap();
         assert_as_before(&before, &format!("after {names:?}"));
-        let mut applied = Applied::default();
+        let mut applied = AppliedChanges::default();
         for change in names.map(|name| offload(name, false)).into_iter().chain(changes()) {
-            applied.append(fullpipe_host::apply(&tree, &[change]).unwrap());
+            applied.append(fullpipe_host::apply_changes(&tree, &[change]).unwrap());
         }
-        applied.undo(&tree).unwrap();
+        applied.undo_changes(&tree).unwrap();
         assert_as_before(&before, &format!("after {names:?} one by one"));
     }
 }
@@ -375,14 +379,14 @@ fn what_somebody_set_between_two_applies_is_what_undo_goes_back_to() {
             tree.write(name, theirs).unwrap();
         }
         for round in 0..2 {
-            let undone = bench.journal_dir().undo(false).unwrap();
+            let undone = bench.journal_dir().undo_changes(false).unwrap();
             assert_eq!(undone.restored.len(), usize::from(!sets_it_again && round == 0), "{undone:?}");
             assert_eq!(undone.left.len(), 1, "{undone:?}");
             assert!(undone.left[0].why.contains("it should still be \"4096 16384 8388608\""), "{undone:?}");
             assert_eq!(tree.read(name).unwrap(), theirs, "{undone:?}");
         }
         tree.write(name, "4096 16384 8388608").unwrap();
-        assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+        assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, []);
         assert_as_before(&before, "in the end");
     }
     // Of three who set it, nobody's is overwritten.
@@ -390,7 +394,7 @@ fn what_somebody_set_between_two_applies_is_what_undo_goes_back_to() {
     tree.write(name, theirs).unwrap();
     apply(&bench.journal_dir(), &[Change::TcpWmemMax(ByteCount::from_mib(64))]).unwrap();
     tree.write(name, "4096 16384 8388608").unwrap();
-    let undone = bench.journal_dir().undo(false).unwrap();
+    let undone = bench.journal_dir().undo_changes(false).unwrap();
     assert_eq!((undone.restored.len(), tree.read(name).unwrap().as_str()), (0, "4096\t16384\t8388608"), "{undone:?}");
     assert!(!undone.left.is_empty(), "{undone:?}");
 }
@@ -432,7 +436,7 @@ fn what_moves_more_than_itself_is_refused() {
     // None of that is so of one that is larger, and what follows a default follows it back.
     apply(&bench.journal_dir(), &[mtu(1600), sysctl("net.ipv4.conf.default.rp_filter", "2")]).unwrap();
     assert_eq!(SysctlTree::of_this_host().read("net.ipv4.conf.above.rp_filter").unwrap(), "2");
-    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, []);
     assert_as_before(&before, "of a larger one");
 }
 
@@ -451,7 +455,7 @@ fn a_route_that_goes_by_itself_goes_after_an_undo_too() {
     };
     apply(&bench.journal_dir(), std::slice::from_ref(&change)).unwrap();
     assert!((400..=501).contains(&expires()));
-    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, []);
     assert!((400..=502).contains(&expires()));
     // One that routers advertise is theirs.
     ip("-6 route replace fd77::/64 via fd00::2 dev pair0 proto ra");
@@ -504,7 +508,7 @@ fn a_discipline_that_somebody_chose_comes_back_with_its_parameters() {
         assert_ne!(chosen, plain, "{kind}");
         for change in [qdisc(Change::DEFAULT_QDISC), qdisc("pfifo")] {
             apply(&bench.journal_dir(), std::slice::from_ref(&change)).unwrap();
-            let undone = bench.journal_dir().undo(false).unwrap();
+            let undone = bench.journal_dir().undo_changes(false).unwrap();
             assert_eq!(undone.left, [], "{kind}, {change:?}");
             assert_as_before(&chosen, &format!("of {kind}, after {change:?}"));
             assert!(undone.restored.iter().all(|change| change.to.as_deref() == Some(kind)), "{undone:?}");
@@ -513,7 +517,7 @@ fn a_discipline_that_somebody_chose_comes_back_with_its_parameters() {
         assert_as_before(&plain, "without it");
         // Somebody took another since: it is theirs.
         sys::set_root_qdisc(DEVICE, "noqueue").unwrap();
-        assert_eq!(bench.journal_dir().undo(true).unwrap().left.len(), 1);
+        assert_eq!(bench.journal_dir().undo_changes(true).unwrap().left.len(), 1);
         sys::delete_root_qdisc(DEVICE).unwrap();
     }
 }
@@ -532,23 +536,23 @@ fn a_discipline_whose_parameters_somebody_changed_is_left_alone() {
         sys::restore_root_qdisc(DEVICE, kind, made.handle, &limit).unwrap();
         let changed = root();
         assert_ne!(changed, made, "{kind}");
-        let undone = bench.journal_dir().undo(false).unwrap();
+        let undone = bench.journal_dir().undo_changes(false).unwrap();
         assert!(undone.left[0].why.contains("somebody changed its parameters since"), "{undone:?}");
         assert_eq!(root(), changed, "{kind}");
         // Another of the same kind is somebody's too.
         sys::delete_root_qdisc(DEVICE).unwrap();
         sys::set_root_qdisc(DEVICE, kind).unwrap();
-        assert_eq!(bench.journal_dir().undo(false).unwrap().left.len(), 1, "{kind}");
+        assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left.len(), 1, "{kind}");
         assert_eq!(root().kind, kind);
         // As we left it, it is ours; and so it is if we died before its parameters were written down.
         sys::delete_root_qdisc(DEVICE).unwrap();
         sys::restore_root_qdisc(DEVICE, kind, made.handle, &made.options).unwrap();
-        assert_eq!(bench.journal_dir().undo(false).unwrap().left, [], "{kind}");
+        assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, [], "{kind}");
         apply(&bench.journal_dir(), &[qdisc(kind)]).unwrap();
         let text = fs::read_to_string(bench.journal()).unwrap();
         let without = text.lines().filter(|line| !line.contains("made")).map(|line| line.to_owned() + "\n");
         fs::write(bench.journal(), without.collect::<String>()).unwrap();
-        assert_eq!(bench.journal_dir().undo(false).unwrap().left, [], "{kind}");
+        assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, [], "{kind}");
         assert_as_before(&before, kind);
     }
 }
@@ -564,7 +568,7 @@ fn what_the_kernel_put_there_by_itself_is_nobody_s_choice() {
     assert!(text.contains("default noqueue"), "{text}");
     fs::write(bench.journal(), text.replace("default noqueue", "default pfifo_fast")).unwrap();
     sys::delete_root_qdisc(DEVICE).unwrap();
-    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap(), HostUndone::default());
     assert_as_before(&before, "after the undo");
 }
 
@@ -576,11 +580,11 @@ fn a_device_that_is_down_gets_its_queueing_discipline_back_too() {
     let down = Change::Qdisc { device: "lo".to_owned(), kind: "pfifo".to_owned() };
     apply(&bench.journal_dir(), std::slice::from_ref(&down)).unwrap();
     assert_ne!(everything(), before);
-    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, []);
     assert_as_before(&before, "of a device that is down");
     apply(&bench.journal_dir(), &[down]).unwrap();
     sys::loopback_up().unwrap();
-    assert_eq!(bench.journal_dir().undo(false).unwrap().left, [], "a device that came up since");
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, [], "a device that came up since");
     assert!(sys::root_qdisc("lo").unwrap().is_none_or(|root| root.is_default));
 }
 
@@ -601,13 +605,13 @@ fn a_setting_that_vanished_with_its_device_is_reported_once() {
     // The pair goes with either namespace, and the kernel takes its time.
     let [here, far] = networks;
     drop(far);
-    assert!(fullpipe_testkit::within(std::time::Duration::from_secs(30), || sys::devices().unwrap().len() == 1));
+    assert!(fullpipe_testkit::within(std::time::Duration::from_secs(30), || sys::list_devices().unwrap().len() == 1));
     let journal_dir = JournalDir::open(folder.path(), system()).unwrap();
-    let undone = journal_dir.undo(false).unwrap();
+    let undone = journal_dir.undo_changes(false).unwrap();
     assert_eq!(undone.restored.len(), 3, "the sysctls: {undone:?}");
     assert_eq!((undone.left.len(), undone.kept), (5, 0), "what was the device's: {undone:?}");
     assert!(undone.left.iter().all(|left| left.why.contains("is gone")), "{undone:?}");
-    assert_eq!(journal_dir.undo(false).unwrap(), HostUndone::default());
+    assert_eq!(journal_dir.undo_changes(false).unwrap(), HostUndone::default());
     drop(here);
 }
 
@@ -619,11 +623,11 @@ fn a_journal_of_another_namespace_is_left_alone() {
     let folder = bench.path().to_owned();
     let elsewhere = std::thread::spawn(move || {
         let _network = NetNamespace::create().unwrap();
-        JournalDir::open(&folder, system()).unwrap().undo(false).unwrap()
+        JournalDir::open(&folder, system()).unwrap().undo_changes(false).unwrap()
     });
     let undone = elsewhere.join().unwrap();
     assert_eq!(undone, HostUndone { elsewhere: 1, ..HostUndone::default() });
-    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, []);
 }
 
 #[test]
@@ -635,7 +639,7 @@ fn a_boot_has_undone_everything_already() {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let text = fs::read_to_string(bench.journal()).unwrap();
     fs::write(bench.journal(), text.replace(boot.trim(), OTHER_BOOT)).unwrap();
-    assert_eq!(bench.journal_dir().undo(false).unwrap(), HostUndone::default());
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap(), HostUndone::default());
     assert_as_before(&now, "after the undo");
     assert!(!bench.has_journal(), "the namespace went with its boot");
 }
@@ -665,7 +669,7 @@ fn two_applies_do_not_interleave() {
             });
         }
     });
-    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, []);
     assert_as_before(&before, "after forty applies");
 }
 
@@ -681,7 +685,7 @@ fn what_was_applied_for_a_time_waits_to_be_confirmed() {
             given.clone_into(&mut id);
             Ok(())
         };
-        bench.journal_dir().apply(&changes(), options, &mut begun, &mut |_| {}).unwrap();
+        bench.journal_dir().apply_changes(&changes(), options, &mut begun, &mut |_| {}).unwrap();
         id
     };
     let id = for_a_time();
@@ -691,14 +695,18 @@ fn what_was_applied_for_a_time_waits_to_be_confirmed() {
     assert_eq!(bench.journal_dir().undo_unless_confirmed(&id).unwrap().left, []);
     assert_as_before(&before, "when the time is over");
     let id = for_a_time();
-    bench.journal_dir().confirm().unwrap();
-    assert!(matches!(bench.journal_dir().confirm(), Err(JournalError::NothingPending)));
+    bench.journal_dir().confirm_pending().unwrap();
+    assert!(matches!(bench.journal_dir().confirm_pending(), Err(JournalError::NothingPending)));
     assert_eq!(bench.journal_dir().undo_unless_confirmed(&id).unwrap(), HostUndone::default());
-    assert_eq!(bench.journal_dir().undo(false).unwrap().left, []);
+    assert_eq!(bench.journal_dir().undo_changes(false).unwrap().left, []);
     assert_as_before(&before, "after the undo of what was confirmed");
     // Who cannot start what would take them back in time changes nothing.
-    let failing =
-        bench.journal_dir().apply(&changes(), options, &mut |_| Err(std::io::ErrorKind::NotFound.into()), &mut |_| {});
+    let failing = bench.journal_dir().apply_changes(
+        &changes(),
+        options,
+        &mut |_| Err(std::io::ErrorKind::NotFound.into()),
+        &mut |_| {},
+    );
     assert!(matches!(failing, Err(JournalError::Watchdog(_))));
     assert_as_before(&before, "after none was started");
 }

@@ -1,13 +1,13 @@
-use crate::{Cookie, iperf2, udp};
+use crate::{TestCookie, iperf2, udp};
 
 /// The program that opened a connection to the server's port, judged by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Caller {
-    /// More bytes are needed; never more than [`Cookie::LENGTH`].
+pub enum CallerKind {
+    /// More bytes are needed; never more than [`TestCookie::LENGTH`].
     Undecided,
     /// An iperf3 client: its cookie, known for a data connection and new for a new test. The bytes behind the cookie
     /// belong to whatever the connection is.
-    Iperf3(Cookie),
+    Iperf3(TestCookie),
     /// An iperf2 client, whose stream starts with a binary header or with digits.
     Iperf2,
     /// Neither.
@@ -17,16 +17,16 @@ pub enum Caller {
 /// Distinguishes the callers of one port by the first bytes of their connection, as early as possible. An iperf3
 /// client waits for an answer after its cookie, so 37 bytes always decide; what was decided holds however many bytes
 /// follow.
-pub fn classify_first_bytes(bytes: &[u8]) -> Caller {
-    let decisive = &bytes[..bytes.len().min(Cookie::LENGTH)];
+pub fn classify_first_bytes(bytes: &[u8]) -> CallerKind {
+    let decisive = &bytes[..bytes.len().min(TestCookie::LENGTH)];
     if decisive.starts_with(PLAIN_PAYLOAD) {
-        return Caller::Iperf2;
+        return CallerKind::Iperf2;
     }
     match decisive.iter().position(|byte| !is_text(*byte)) {
-        None if decisive.len() < Cookie::LENGTH => Caller::Undecided,
-        Some(at) if at < FLAGS_LENGTH && may_start_flags(decisive[0]) => Caller::Iperf2,
-        Some(_) => decisive.try_into().ok().and_then(cookie).map_or(Caller::Unknown, Caller::Iperf3),
-        None => Caller::Unknown,
+        None if decisive.len() < TestCookie::LENGTH => CallerKind::Undecided,
+        Some(at) if at < FLAGS_LENGTH && may_start_flags(decisive[0]) => CallerKind::Iperf2,
+        Some(_) => decisive.try_into().ok().and_then(parse_cookie).map_or(CallerKind::Unknown, CallerKind::Iperf3),
+        None => CallerKind::Unknown,
     }
 }
 
@@ -46,12 +46,12 @@ pub enum DatagramCaller {
 /// behind its number; what iperf3 sends late has a time there that is less than a second.
 pub fn classify_first_datagram(datagram: &[u8]) -> DatagramCaller {
     const MICROS_OF_A_SECOND: u32 = 1_000_000;
-    let (second, third) = (udp::word(datagram, 4), udp::word(datagram, 8));
+    let (second, third) = (udp::read_word(datagram, 4), udp::read_word(datagram, 8));
     match (second, third) {
         _ if udp::is_hello(datagram) => DatagramCaller::Iperf3,
         (Some(seconds), Some(micros)) if seconds >= MICROS_OF_A_SECOND && micros < MICROS_OF_A_SECOND => {
             // The end of a test that we know nothing of is not the start of one.
-            match iperf2::Datagram::read(datagram) {
+            match iperf2::Iperf2Datagram::read_payload(datagram) {
                 Some(first) if !first.is_last() => DatagramCaller::Iperf2,
                 _ => DatagramCaller::Unknown,
             }
@@ -77,9 +77,9 @@ fn may_start_flags(first: u8) -> bool {
     first == 0 || (first & 0b1100_0000 != 0 && first & 0b0010_0001 == 0)
 }
 
-fn cookie(bytes: &[u8; Cookie::LENGTH]) -> Option<Cookie> {
-    let (text, end) = bytes.split_at(Cookie::LENGTH - 1);
-    (text.iter().all(|byte| is_text(*byte)) && end == [0]).then(|| Cookie::from_bytes(*bytes))
+fn parse_cookie(bytes: &[u8; TestCookie::LENGTH]) -> Option<TestCookie> {
+    let (text, end) = bytes.split_at(TestCookie::LENGTH - 1);
+    (text.iter().all(|byte| is_text(*byte)) && end == [0]).then(|| TestCookie::from_bytes(*bytes))
 }
 
 #[cfg(test)]
@@ -88,11 +88,11 @@ mod tests {
     use fullpipe_units::Span;
     use proptest::prelude::*;
 
-    fn decided_after(bytes: &[u8]) -> (usize, Caller) {
+    fn decided_after(bytes: &[u8]) -> (usize, CallerKind) {
         (0..=bytes.len())
             .map(|length| (length, classify_first_bytes(&bytes[..length])))
-            .find(|(_, caller)| *caller != Caller::Undecided)
-            .unwrap_or((bytes.len(), Caller::Undecided))
+            .find(|(_, caller)| *caller != CallerKind::Undecided)
+            .unwrap_or((bytes.len(), CallerKind::Undecided))
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
         for text in ["smlukwpdn4x4gtn3vl6k3dgvu3il7zfxjaan", "Dev-box.lan.1404827312.123456.2b3c4d5e"] {
             let mut bytes = [0; 37];
             bytes[..36].copy_from_slice(&text.as_bytes()[..36]);
-            assert_eq!(decided_after(&bytes), (37, Caller::Iperf3(Cookie::from_bytes(bytes))));
+            assert_eq!(decided_after(&bytes), (37, CallerKind::Iperf3(TestCookie::from_bytes(bytes))));
         }
     }
 
@@ -120,7 +120,7 @@ mod tests {
             (&[0; 24], 1),
             (b"0123456789", 4),
         ] {
-            assert_eq!(decided_after(first_bytes), (after, Caller::Iperf2), "{first_bytes:x?}");
+            assert_eq!(decided_after(first_bytes), (after, CallerKind::Iperf2), "{first_bytes:x?}");
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
             &[0x16, 0x03, 0x01, 0x02],
             &[b'a'; 60],
         ] {
-            assert_eq!(decided_after(first_bytes).1, Caller::Unknown, "{first_bytes:x?}");
+            assert_eq!(decided_after(first_bytes).1, CallerKind::Unknown, "{first_bytes:x?}");
         }
     }
 
@@ -143,12 +143,12 @@ mod tests {
             let mut payload = [0; 1470];
             let (start, _) = payload.split_first_chunk_mut().unwrap();
             let sent = Span::from_secs(1_763_000_000) + Span::from_micros(999_999);
-            iperf2::Datagram { number, sent }.write(start);
+            iperf2::Iperf2Datagram { number, sent }.write_payload(start);
             payload
         };
         let mut iperf3 = [0; 1448];
-        let header = udp::Header { sent: Span::from_secs(1_763_000_000), sequence: 9 };
-        header.write(false, iperf3.first_chunk_mut().unwrap());
+        let header = udp::DatagramHeader { sent: Span::from_secs(1_763_000_000), sequence: 9 };
+        header.write_payload(false, iperf3.first_chunk_mut().unwrap());
         for (datagram, caller) in [
             (&udp::HELLO[..], DatagramCaller::Iperf3),
             (&[0x15, 0xCD, 0x5B, 0x07], DatagramCaller::Iperf3),
@@ -172,7 +172,7 @@ mod tests {
         #[test]
         fn a_decision_holds_and_37_bytes_force_one(bytes in prop::collection::vec(any::<u8>(), 37..60)) {
             let (after, caller) = decided_after(&bytes);
-            prop_assert_ne!(caller, Caller::Undecided);
+            prop_assert_ne!(caller, CallerKind::Undecided);
             for length in after..=bytes.len() {
                 prop_assert_eq!(classify_first_bytes(&bytes[..length]), caller);
             }

@@ -3,11 +3,11 @@ use std::fmt;
 /// The identifier that all connections of one test share: the client sends it first on the control connection and on
 /// every data connection. 36 characters and a zero byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Cookie([u8; Cookie::LENGTH]);
+pub struct TestCookie([u8; TestCookie::LENGTH]);
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-impl Cookie {
+impl TestCookie {
     /// Bytes on the wire.
     pub const LENGTH: usize = 37;
 
@@ -31,14 +31,14 @@ impl Cookie {
     }
 }
 
-impl fmt::Display for Cookie {
+impl fmt::Display for TestCookie {
     /// Writes the characters of the cookie; whatever does not print is escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0[..36].escape_ascii())
     }
 }
 
-impl fmt::Debug for Cookie {
+impl fmt::Debug for TestCookie {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cookie({self})")
     }
@@ -55,7 +55,7 @@ mod tests {
             let mut random = [0; 36];
             random[..32].copy_from_slice(&low);
             random[32..].copy_from_slice(&high);
-            let cookie = Cookie::from_random(random);
+            let cookie = TestCookie::from_random(random);
             let (text, end) = cookie.as_bytes().split_at(36);
             prop_assert!(text.iter().all(|b| matches!(b, b'a'..=b'z' | b'2'..=b'7')));
             prop_assert_eq!(end, [0]);
@@ -67,6 +67,6 @@ mod tests {
     fn every_character_of_the_alphabet_can_come_out() {
         let mut random = [0; 36];
         random.iter_mut().zip(0..).for_each(|(byte, n)| *byte = n);
-        assert!(Cookie::from_random(random).to_string().starts_with("abcdefghijklmnopqrstuvwxyz234567abcd"));
+        assert!(TestCookie::from_random(random).to_string().starts_with("abcdefghijklmnopqrstuvwxyz234567abcd"));
     }
 }

@@ -3,11 +3,11 @@ use std::fmt;
 use fullpipe_units::{ByteCount, Span};
 use thiserror::Error;
 
-use crate::{ErrorNumber, Message};
+use crate::{ErrorNumber, JsonMessage};
 
 /// Why a test did not come to its end. What was measured before remains with the driver.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Error {
+pub enum TestError {
     /// The first byte is none with which an iperf3 server answers a cookie.
     #[error(
         "something answered, but not as an iperf3 server does first: it began with the byte {first:#04x}{}",
@@ -27,7 +27,7 @@ pub enum Error {
     #[error("the server ended the test while {step}: {reason}")]
     Server {
         /// The step at which the test was.
-        step: Step,
+        step: SessionStep,
         /// The state byte and the numbers that it sent.
         reason: ServerError,
     },
@@ -35,31 +35,31 @@ pub enum Error {
     #[error("the server was stopped while {step}")]
     ServerTerminated {
         /// The step at which the test was.
-        step: Step,
+        step: SessionStep,
     },
     /// The client was interrupted by its user.
     #[error("the client was interrupted while {step}")]
     ClientTerminated {
         /// The step at which the test was.
-        step: Step,
+        step: SessionStep,
     },
     /// The control connection was closed.
     #[error("the other end closed the control connection while {step}{}", closing_hint(*step))]
     Closed {
         /// The step at which the test was.
-        step: Step,
+        step: SessionStep,
     },
     /// The client closed the control connection of this server.
     #[error("the client closed the control connection while {step}")]
     ClientClosed {
         /// Step of the test at that time.
-        step: Step,
+        step: SessionStep,
     },
     /// A deadline passed.
     #[error("gave up after {after} while {step}{}", silence_hint(*step))]
     Timeout {
         /// The step at which the test was.
-        step: Step,
+        step: SessionStep,
         /// Time that was waited.
         after: Span,
     },
@@ -69,13 +69,13 @@ pub enum Error {
         /// The byte.
         got: u8,
         /// The step at which the test was.
-        step: Step,
+        step: SessionStep,
     },
     /// A message announces more than its kind may have.
     #[error("the other end announced {message} of {length}; at most {limit} are accepted")]
     Oversized {
         /// The kind of the message.
-        message: Message,
+        message: JsonMessage,
         /// The length it announced.
         length: ByteCount,
         /// The longest that is accepted.
@@ -85,7 +85,7 @@ pub enum Error {
     #[error("cannot read the other end's {message}: {why}")]
     Malformed {
         /// The kind of the message.
-        message: Message,
+        message: JsonMessage,
         /// The reason why it is invalid.
         why: String,
     },
@@ -97,13 +97,13 @@ pub enum Error {
     },
     /// This server does not run what the client asked for, or could not go on with it.
     #[error("refused the client's test: {0}")]
-    Refused(#[from] Refusal),
+    Refused(#[from] TestRefusal),
 }
 
 /// Why a server does not run a test, and the number by which an iperf3 client knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{why}")]
-pub struct Refusal {
+pub struct TestRefusal {
     /// The number that iperf3 uses for it.
     pub number: ErrorNumber,
     /// The value that was asked for, and those that are possible.
@@ -137,7 +137,7 @@ impl fmt::Display for ServerError {
 /// The step at which a test is, in the order in which the steps follow each other. Each side knows only those in which
 /// it waits for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum SessionStep {
     /// Client: the cookie was sent, the server has not asked for the parameters.
     Greeting,
     /// The parameters are on their way, or are being judged.
@@ -162,7 +162,7 @@ pub enum Step {
     Finish,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for SessionStep {
     /// Fits behind "while".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -187,16 +187,16 @@ fn origin_hint(first: u8) -> &'static str {
     if first == 0 { ", as iperf2 does" } else { "" }
 }
 
-fn silence_hint(step: Step) -> &'static str {
+fn silence_hint(step: SessionStep) -> &'static str {
     match step {
-        Step::Greeting => " (iperf2 servers mostly say nothing to an iperf3 client)",
+        SessionStep::Greeting => " (iperf2 servers mostly say nothing to an iperf3 client)",
         _ => "",
     }
 }
 
-fn closing_hint(step: Step) -> &'static str {
+fn closing_hint(step: SessionStep) -> &'static str {
     match step {
-        Step::Parameters => " (iperf3 servers since 3.21 do so when they ask for a user name and password)",
+        SessionStep::Parameters => " (iperf3 servers since 3.21 do so when they ask for a user name and password)",
         _ => "",
     }
 }

@@ -1,9 +1,9 @@
 //! iperf2: the part of its protocol that client and server need for tests in one direction.
 //!
-//! There is no control connection and nothing is agreed on. With TCP the client's first payload bytes are a [`Header`],
+//! There is no control connection and nothing is agreed on. With TCP the client's first payload bytes are a [`Iperf2Header`],
 //! which may be zero, and the end of the stream is the end of the test. With UDP every datagram begins with a
-//! [`Datagram`] and, behind it, the same header; the client ends the test with a datagram whose number is negative,
-//! repeats it until it is answered, and the answer is the server's [`Report`].
+//! [`Iperf2Datagram`] and, behind it, the same header; the client ends the test with a datagram whose number is negative,
+//! repeats it until it is answered, and the answer is the server's [`Iperf2Report`].
 //!
 //! All of this is what iperf 2.0.10 to 2.2 speak, where numbers of datagrams have 64 bits. Datagrams of older ones,
 //! with 32, are read too; their clients do not understand our report.
@@ -13,14 +13,14 @@ use std::fmt;
 use fullpipe_record::{Datagrams, Direction, Request};
 use fullpipe_units::{ByteCount, Span};
 
-use crate::udp::{low_half, put, word};
+use crate::udp::{low_half, put_word, read_word};
 
 /// The port on which iperf2 servers listen, TCP and UDP.
 pub const DEFAULT_PORT: u16 = 5001;
 
 /// The kind of test that a client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Iperf2TestKind {
     /// To receive; the usual.
     Upload,
     /// To send over the same connection.
@@ -37,7 +37,7 @@ pub enum Kind {
     Permit,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for Iperf2TestKind {
     /// The test and iperf's option for it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -54,9 +54,9 @@ impl fmt::Display for Kind {
 
 /// The header at the start of a client's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct Iperf2Header {
     /// The kind of test that the client asks for.
-    pub kind: Kind,
+    pub kind: Iperf2TestKind,
     /// True if the client waits with its data, for a moment, until it gets an [`ANSWER`] (TCP only: its options `-X`
     /// and `--trip-times`). Any other must not get one: it would close its connection with bytes unread, and so reset
     /// it.
@@ -70,7 +70,7 @@ pub const ANSWER: [u8; 28] = {
     answer
 };
 
-/// Bytes of the header that [`Header::tcp`] makes: as 2.1 has it, 24 of the oldest and 36 of an extension.
+/// Bytes of the header that [`Iperf2Header::tcp_header`] makes: as 2.1 has it, 24 of the oldest and 36 of an extension.
 pub const HEADER_LENGTH: usize = 60;
 
 /// Offset of a header in a datagram.
@@ -93,33 +93,33 @@ const RUN_NOW: u32 = 0x0000_0001;
 const REVERSE: u32 = 0x0400_0000;
 const FULL_DUPLEX: u32 = 0x0800_0000;
 
-impl Header {
+impl Iperf2Header {
     /// Reads what a TCP connection begins with; `None` while more bytes are needed, never more than 36. A stream
     /// without a header is an upload. The header is a part of what the client sent, and counts as such.
-    pub fn read(stream: &[u8]) -> Option<Self> {
-        let flags = word(stream, 0)?;
+    pub fn read_stream(stream: &[u8]) -> Option<Self> {
+        let flags = read_word(stream, 0)?;
         let extension = match flags & (VERSION_2 | BOUNCE_BACK) {
-            VERSION_2 => word(stream, EXTENSION_FLAGS)?,
+            VERSION_2 => read_word(stream, EXTENSION_FLAGS)?,
             _ => 0,
         };
         Some(Self {
-            kind: kind(flags, extension),
+            kind: test_kind(flags, extension),
             waits_for_answer: flags & PEER_DETECTION != 0 && flags & BOUNCE_BACK == 0,
         })
     }
 
     /// Reads the one in a UDP test's first datagram. Where there is none, or it is cut off, the test is an upload.
     pub fn read_datagram(datagram: &[u8]) -> Self {
-        let flags = word(datagram, IN_DATAGRAM).unwrap_or(0);
-        let extension = word(datagram, IN_DATAGRAM + EXTENSION_FLAGS).unwrap_or(0);
-        Self { kind: kind(flags, extension), waits_for_answer: false }
+        let flags = read_word(datagram, IN_DATAGRAM).unwrap_or(0);
+        let extension = read_word(datagram, IN_DATAGRAM + EXTENSION_FLAGS).unwrap_or(0);
+        Self { kind: test_kind(flags, extension), waits_for_answer: false }
     }
 
     /// Returns the header that a client that wants `request` sends first on each of its TCP
     /// connections, as a part of its data.
     ///
     /// For an upload it is zero: a server that sees an extension sends an answer, which no client would read.
-    pub fn tcp(request: &Request) -> [u8; HEADER_LENGTH] {
+    pub fn tcp_header(request: &Request) -> [u8; HEADER_LENGTH] {
         let mut header = [0; HEADER_LENGTH];
         let upper = match request.direction {
             Direction::Upload => return header,
@@ -127,31 +127,31 @@ impl Header {
             Direction::Both => FULL_DUPLEX,
         };
         let length = u32::try_from(HEADER_LENGTH << 1).unwrap_or(u32::MAX);
-        put(&mut header, 0, EXTENDED | VERSION_2 | LENGTH_IS_GIVEN | length);
-        put(&mut header, 4, request.streams.into());
-        put(&mut header, 12, saturated(request.block.get()));
-        put(&mut header, 20, amount(request));
-        put(&mut header, EXTENSION_FLAGS, upper);
-        put(&mut header, 44, request.tos.into());
+        put_word(&mut header, 0, EXTENDED | VERSION_2 | LENGTH_IS_GIVEN | length);
+        put_word(&mut header, 4, request.streams.into());
+        put_word(&mut header, 12, saturate_u32(request.block.get()));
+        put_word(&mut header, 20, request_amount(request));
+        put_word(&mut header, EXTENSION_FLAGS, upper);
+        put_word(&mut header, 44, request.tos.into());
         header
     }
 }
 
 /// A reader of flags as iperf's own server: the second version of the header goes before the first.
-fn kind(flags: u32, extension: u32) -> Kind {
+fn test_kind(flags: u32, extension: u32) -> Iperf2TestKind {
     match () {
-        () if flags & BOUNCE_BACK != 0 => Kind::BounceBack,
-        () if flags & (EXTENDED | KEY_CHECK) == EXTENDED | KEY_CHECK => Kind::Permit,
-        () if flags & VERSION_2 != 0 && extension & REVERSE != 0 => Kind::Reverse,
-        () if flags & VERSION_2 != 0 && extension & FULL_DUPLEX != 0 => Kind::FullDuplex,
-        () if flags & (VERSION_1 | VERSION_2 | RUN_NOW) == VERSION_1 | RUN_NOW => Kind::Dual,
-        () if flags & (VERSION_1 | VERSION_2) == VERSION_1 => Kind::Tradeoff,
-        () => Kind::Upload,
+        () if flags & BOUNCE_BACK != 0 => Iperf2TestKind::BounceBack,
+        () if flags & (EXTENDED | KEY_CHECK) == EXTENDED | KEY_CHECK => Iperf2TestKind::Permit,
+        () if flags & VERSION_2 != 0 && extension & REVERSE != 0 => Iperf2TestKind::Reverse,
+        () if flags & VERSION_2 != 0 && extension & FULL_DUPLEX != 0 => Iperf2TestKind::FullDuplex,
+        () if flags & (VERSION_1 | VERSION_2 | RUN_NOW) == VERSION_1 | RUN_NOW => Iperf2TestKind::Dual,
+        () if flags & (VERSION_1 | VERSION_2) == VERSION_1 => Iperf2TestKind::Tradeoff,
+        () => Iperf2TestKind::Upload,
     }
 }
 
 /// Bytes of the test, or its time as a negative number of 10 ms.
-fn amount(request: &Request) -> u32 {
+fn request_amount(request: &Request) -> u32 {
     let hundredths = request.duration.as_nanos().div_ceil(10_000_000);
     let time = i32::try_from(hundredths).map_or(i32::MIN, |hundredths| -hundredths);
     request.bytes.map_or(time, |bytes| i32::try_from(bytes.get()).unwrap_or(i32::MAX)).cast_unsigned()
@@ -159,7 +159,7 @@ fn amount(request: &Request) -> u32 {
 
 /// The header of each datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Datagram {
+pub struct Iperf2Datagram {
     /// Number of the datagram in its stream, from 1. A negative number marks the last datagram,
     /// which is itself the next of the stream, and counted: −93 follows 92.
     pub number: i64,
@@ -167,29 +167,29 @@ pub struct Datagram {
     pub sent: Span,
 }
 
-impl Datagram {
+impl Iperf2Datagram {
     /// The least payload of what we send, in bytes: the number, the time, and the flags that say how wide numbers are.
     pub const LENGTH: usize = 20;
 
     /// Writes it to the start of a payload, numbers 64 bits wide. Servers of any age find the low half where they look.
-    pub fn write(self, payload: &mut [u8; Self::LENGTH]) {
+    pub fn write_payload(self, payload: &mut [u8; Self::LENGTH]) {
         let number = self.number.cast_unsigned();
         let micros = self.sent.as_micros();
-        put(payload, 0, low_half(number));
-        put(payload, 4, low_half(micros / 1_000_000));
-        put(payload, 8, (micros % 1_000_000) as u32);
-        put(payload, 12, (number >> 32) as u32);
-        put(payload, 16, WIDE_NUMBERS);
+        put_word(payload, 0, low_half(number));
+        put_word(payload, 4, low_half(micros / 1_000_000));
+        put_word(payload, 8, (micros % 1_000_000) as u32);
+        put_word(payload, 12, (number >> 32) as u32);
+        put_word(payload, 16, WIDE_NUMBERS);
     }
 
     /// Reads it from a payload; `None` where that is too short. Numbers are 32 bits wide where the header behind does
     /// not say otherwise.
-    pub fn read(payload: &[u8]) -> Option<Self> {
-        let (low, high) = (word(payload, 0)?, word(payload, 12)?);
-        let is_wide = word(payload, IN_DATAGRAM).is_some_and(|flags| flags & WIDE_NUMBERS != 0);
+    pub fn read_payload(payload: &[u8]) -> Option<Self> {
+        let (low, high) = (read_word(payload, 0)?, read_word(payload, 12)?);
+        let is_wide = read_word(payload, IN_DATAGRAM).is_some_and(|flags| flags & WIDE_NUMBERS != 0);
         let number =
             if is_wide { (u64::from(high) << 32 | u64::from(low)).cast_signed() } else { low.cast_signed().into() };
-        Some(Self { number, sent: time(payload, 4)? })
+        Some(Self { number, sent: read_time(payload, 4)? })
     }
 
     /// Returns true if the datagram is the last one of its stream.
@@ -200,7 +200,7 @@ impl Datagram {
 
 /// The report that a server sends in answer to the last datagram of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Report {
+pub struct Iperf2Report {
     /// Bytes of payload that it received.
     pub bytes: ByteCount,
     /// From the first datagram to the last, in whole microseconds.
@@ -215,7 +215,7 @@ pub struct Report {
     pub jitter: Span,
 }
 
-impl Report {
+impl Iperf2Report {
     /// Bytes of the report of 2.1 and later.
     const LONG: usize = 128;
 
@@ -228,14 +228,14 @@ impl Report {
     ///
     /// A last datagram shorter than 128 bytes gets the short form, which has 32 bits for each count: more is given as
     /// 2³²−1.
-    pub fn answer(&self, last: &[u8]) -> Option<Vec<u8>> {
+    pub fn encode_answer(&self, last: &[u8]) -> Option<Vec<u8>> {
         let is_long = last.len() >= Self::LONG;
         let length = if is_long { Self::LONG } else { Self::SHORT };
         let mut answer = vec![0; length];
         answer[..IN_DATAGRAM].copy_from_slice(last.get(..length)?.get(..IN_DATAGRAM)?);
         let bytes = self.bytes.get();
-        let short = |count: u64| if is_long { low_half(count) } else { saturated(count) };
-        let seconds = |span: Span| saturated(span.as_micros() / 1_000_000);
+        let short = |count: u64| if is_long { low_half(count) } else { saturate_u32(count) };
+        let seconds = |span: Span| saturate_u32(span.as_micros() / 1_000_000);
         let micros = |span: Span| (span.as_micros() % 1_000_000) as u32;
         let words = [
             if is_long { VERSION_1 | WIDE_NUMBERS } else { VERSION_1 },
@@ -250,34 +250,34 @@ impl Report {
             micros(self.jitter),
         ];
         for (word, at) in words.into_iter().zip((IN_DATAGRAM..).step_by(4)) {
-            put(&mut answer, at, word);
+            put_word(&mut answer, at, word);
         }
         if is_long {
             for (count, at) in
                 [self.lost, self.out_of_order, self.datagrams].into_iter().zip((HIGH_HALVES..).step_by(4))
             {
-                put(&mut answer, at, (count >> 32) as u32);
+                put_word(&mut answer, at, (count >> 32) as u32);
             }
         }
         Some(answer)
     }
 
     /// Reads what a server answered, of either length; `None` where it is not a report.
-    pub fn read(datagram: &[u8]) -> Option<Self> {
-        let at = |index: usize| word(datagram, IN_DATAGRAM + 4 * index);
+    pub fn read_answer(datagram: &[u8]) -> Option<Self> {
+        let at = |index: usize| read_word(datagram, IN_DATAGRAM + 4 * index);
         let flags = at(0)?;
         if flags & VERSION_1 == 0 {
             return None;
         }
         let is_wide = flags & WIDE_NUMBERS != 0 && datagram.len() >= Self::LONG;
         let count = |index: usize| {
-            let high = if is_wide { word(datagram, HIGH_HALVES + 4 * (index - 5)) } else { None };
+            let high = if is_wide { read_word(datagram, HIGH_HALVES + 4 * (index - 5)) } else { None };
             Some(u64::from(high.unwrap_or(0)) << 32 | u64::from(at(index)?))
         };
-        let jitter = time(datagram, IN_DATAGRAM + 4 * 8)?;
+        let jitter = read_time(datagram, IN_DATAGRAM + 4 * 8)?;
         Some(Self {
             bytes: ByteCount::new(u64::from(at(1)?) << 32 | u64::from(at(2)?)),
-            duration: time(datagram, IN_DATAGRAM + 4 * 3)?,
+            duration: read_time(datagram, IN_DATAGRAM + 4 * 3)?,
             lost: count(5)?,
             out_of_order: count(6)?,
             datagrams: count(7)?,
@@ -304,11 +304,11 @@ impl Report {
 const HIGH_HALVES: usize = 116;
 
 /// Seconds and microseconds, in two words.
-fn time(bytes: &[u8], at: usize) -> Option<Span> {
-    Some(Span::from_secs(word(bytes, at)?.into()) + Span::from_micros(word(bytes, at + 4)?.into()))
+fn read_time(bytes: &[u8], at: usize) -> Option<Span> {
+    Some(Span::from_secs(read_word(bytes, at)?.into()) + Span::from_micros(read_word(bytes, at + 4)?.into()))
 }
 
-fn saturated(value: u64) -> u32 {
+fn saturate_u32(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
@@ -319,51 +319,61 @@ mod tests {
 
     fn stream(flags: u32, upper: u32) -> Vec<u8> {
         let mut bytes = vec![0; 36];
-        put(&mut bytes, 0, flags);
-        put(&mut bytes, EXTENSION_FLAGS, upper);
+        put_word(&mut bytes, 0, flags);
+        put_word(&mut bytes, EXTENSION_FLAGS, upper);
         bytes
     }
 
     #[test]
     fn each_kind_of_test_is_known_by_its_flags() {
         for (flags, upper, kind) in [
-            (0, 0, Kind::Upload),
-            (0x4001_0078, 0, Kind::Upload),
-            (0x3031_3233, 0x3233_3435, Kind::Upload), // "0123…", plain payload
-            (0x4401_0078, 0x0400_0000, Kind::Reverse),
-            (0x4401_0078, 0x0800_0000, Kind::FullDuplex),
-            (0xC001_0079, 0, Kind::Dual),
-            (0xC001_0078, 0, Kind::Tradeoff),
-            (0x8000_0001, 0, Kind::Dual),
-            (0x8000_0000, 0, Kind::Tradeoff),
-            (0x0080_0000, 0, Kind::BounceBack),
-            (0x5001_007C, 0, Kind::Permit),
+            (0, 0, Iperf2TestKind::Upload),
+            (0x4001_0078, 0, Iperf2TestKind::Upload),
+            (0x3031_3233, 0x3233_3435, Iperf2TestKind::Upload), // "0123…", plain payload
+            (0x4401_0078, 0x0400_0000, Iperf2TestKind::Reverse),
+            (0x4401_0078, 0x0800_0000, Iperf2TestKind::FullDuplex),
+            (0xC001_0079, 0, Iperf2TestKind::Dual),
+            (0xC001_0078, 0, Iperf2TestKind::Tradeoff),
+            (0x8000_0001, 0, Iperf2TestKind::Dual),
+            (0x8000_0000, 0, Iperf2TestKind::Tradeoff),
+            (0x0080_0000, 0, Iperf2TestKind::BounceBack),
+            (0x5001_007C, 0, Iperf2TestKind::Permit),
         ] {
-            let header = Header::read(&stream(flags, upper)).unwrap();
+            let header = Iperf2Header::read_stream(&stream(flags, upper)).unwrap();
             assert_eq!((header.kind, header.waits_for_answer), (kind, false), "{flags:#x}");
         }
-        let detecting = Header::read(&stream(0x4601_0078, 0)).unwrap();
-        assert_eq!((detecting.kind, detecting.waits_for_answer), (Kind::Upload, true));
+        let detecting = Iperf2Header::read_stream(&stream(0x4601_0078, 0)).unwrap();
+        assert_eq!((detecting.kind, detecting.waits_for_answer), (Iperf2TestKind::Upload, true));
     }
 
     /// The first 36 bytes of iperf 2.1.8 with these options, recorded.
     #[test]
     fn recorded_clients_of_2_1_8_are_understood() {
-        let plain = Header { kind: Kind::Upload, waits_for_answer: false };
+        let plain = Iperf2Header { kind: Iperf2TestKind::Upload, waits_for_answer: false };
         for (options, flags, upper, header) in [
             ("", [0x40, 0x01, 0x00, 0x78], 0x00, plain),
-            ("-R", [0x44, 0x01, 0x00, 0x78], 0x04, Header { kind: Kind::Reverse, ..plain }),
-            ("--full-duplex", [0x44, 0x01, 0x00, 0x78], 0x08, Header { kind: Kind::FullDuplex, ..plain }),
-            ("-d", [0xC0, 0x01, 0x00, 0x79], 0x00, Header { kind: Kind::Dual, ..plain }),
-            ("-r", [0xC0, 0x01, 0x00, 0x78], 0x00, Header { kind: Kind::Tradeoff, ..plain }),
-            ("-X", [0x46, 0x01, 0x00, 0x78], 0x00, Header { waits_for_answer: true, ..plain }),
-            ("--bounceback", [0x00, 0x80, 0x00, 0x00], 0x00, Header { kind: Kind::BounceBack, ..plain }),
-            ("--permit-key", [0x50, 0x01, 0x00, 0x7C], 0x00, Header { kind: Kind::Permit, ..plain }),
+            ("-R", [0x44, 0x01, 0x00, 0x78], 0x04, Iperf2Header { kind: Iperf2TestKind::Reverse, ..plain }),
+            (
+                "--full-duplex",
+                [0x44, 0x01, 0x00, 0x78],
+                0x08,
+                Iperf2Header { kind: Iperf2TestKind::FullDuplex, ..plain },
+            ),
+            ("-d", [0xC0, 0x01, 0x00, 0x79], 0x00, Iperf2Header { kind: Iperf2TestKind::Dual, ..plain }),
+            ("-r", [0xC0, 0x01, 0x00, 0x78], 0x00, Iperf2Header { kind: Iperf2TestKind::Tradeoff, ..plain }),
+            ("-X", [0x46, 0x01, 0x00, 0x78], 0x00, Iperf2Header { waits_for_answer: true, ..plain }),
+            (
+                "--bounceback",
+                [0x00, 0x80, 0x00, 0x00],
+                0x00,
+                Iperf2Header { kind: Iperf2TestKind::BounceBack, ..plain },
+            ),
+            ("--permit-key", [0x50, 0x01, 0x00, 0x7C], 0x00, Iperf2Header { kind: Iperf2TestKind::Permit, ..plain }),
         ] {
             let mut stream = flags.to_vec();
             stream.extend(b"\x00\x00\x00\x01\x00\x00\x14\xB1\x00\x00\x00\x00\x00\x00\x00\x00\xFF\xFF\xFF\x9C");
             stream.extend([0, 0, 0, 0, 0, 0, 0, 0, upper, 0, 0, 0]);
-            assert_eq!(Header::read(&stream), Some(header), "{options}");
+            assert_eq!(Iperf2Header::read_stream(&stream), Some(header), "{options}");
         }
     }
 
@@ -373,39 +383,40 @@ mod tests {
         let first = b"\x00\x00\x00\x01\x6B\x01\xD5\x77\x00\x06\x76\x2E\x00\x00\x00\x00\
             \x6C\x01\x00\x98\x00\x00\x00\x01\x00\x00\x14\xB1\x00\x00\x00\x00\x00\x00\x00\x00\xFF\xFF\xFF\x9C\
             \x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x02\x00\x01\x00\x08\x00\x03";
-        assert_eq!(Header::read_datagram(first).kind, Kind::Reverse);
+        assert_eq!(Iperf2Header::read_datagram(first).kind, Iperf2TestKind::Reverse);
         let sent = Span::from_secs(0x6B01_D577) + Span::from_micros(0x0006_762E);
-        assert_eq!(Datagram::read(first), Some(Datagram { number: 1, sent }));
+        assert_eq!(Iperf2Datagram::read_payload(first), Some(Iperf2Datagram { number: 1, sent }));
         let last = b"\xFF\xFF\xFF\xA3\x6B\x01\xD5\x77\x00\x06\x62\x62\xFF\xFF\xFF\xFF\x48\x01\x00\x98";
-        let last = Datagram::read(last).unwrap();
+        let last = Iperf2Datagram::read_payload(last).unwrap();
         assert_eq!((last.number, last.is_last()), (-93, true));
     }
 
     #[test]
     fn no_more_than_36_bytes_are_waited_for() {
-        assert_eq!(Header::read(&[0; 3]), None);
-        assert!(Header::read(&[0; 4]).is_some());
+        assert_eq!(Iperf2Header::read_stream(&[0; 3]), None);
+        assert!(Iperf2Header::read_stream(&[0; 4]).is_some());
         let reverse = stream(0x4401_0078, 0x0400_0000);
-        assert_eq!(Header::read(&reverse[..35]), None);
-        assert_eq!(Header::read(&reverse).map(|header| header.kind), Some(Kind::Reverse));
+        assert_eq!(Iperf2Header::read_stream(&reverse[..35]), None);
+        assert_eq!(Iperf2Header::read_stream(&reverse).map(|header| header.kind), Some(Iperf2TestKind::Reverse));
     }
 
     #[test]
     fn our_header_asks_for_what_the_request_says() {
-        let header = |direction| Header::tcp(&Request { direction, streams: 2, ..Request::default() });
+        let header = |direction| Iperf2Header::tcp_header(&Request { direction, streams: 2, ..Request::default() });
         assert_eq!(header(Direction::Upload), [0; HEADER_LENGTH]);
         let reverse = header(Direction::Download);
-        assert_eq!(Header::read(&reverse).map(|header| header.kind), Some(Kind::Reverse));
+        assert_eq!(Iperf2Header::read_stream(&reverse).map(|header| header.kind), Some(Iperf2TestKind::Reverse));
         assert_eq!(reverse[..4], [0x44, 0x01, 0x00, 0x78]);
         // Ten seconds are minus a thousand hundredths.
         assert_eq!((reverse[7], &reverse[20..24]), (2, &(-1000_i32).to_be_bytes()[..]));
         let both = header(Direction::Both);
-        assert_eq!(Header::read(&both).map(|header| header.kind), Some(Kind::FullDuplex));
+        assert_eq!(Iperf2Header::read_stream(&both).map(|header| header.kind), Some(Iperf2TestKind::FullDuplex));
     }
 
     #[test]
     fn the_amount_is_bytes_or_hundredths_of_a_second() {
-        let amount = |bytes, duration| super::amount(&Request { bytes, duration, ..Request::default() }).cast_signed();
+        let amount =
+            |bytes, duration| super::request_amount(&Request { bytes, duration, ..Request::default() }).cast_signed();
         assert_eq!(amount(Some(ByteCount::new(7)), Span::ZERO), 7);
         assert_eq!(amount(Some(ByteCount::new(1 << 40)), Span::ZERO), i32::MAX);
         assert_eq!(amount(None, Span::from_millis(1501)), -151);
@@ -415,21 +426,21 @@ mod tests {
     #[test]
     fn a_number_has_64_bits_where_the_header_says_so() {
         let sent = Span::from_secs(1_763_000_000) + Span::from_micros(7);
-        let mut payload = [0; Datagram::LENGTH];
+        let mut payload = [0; Iperf2Datagram::LENGTH];
         for number in [1, 1 << 40, -1, -(1 << 40), i64::MIN] {
-            Datagram { number, sent }.write(&mut payload);
-            assert_eq!(Datagram::read(&payload), Some(Datagram { number, sent }));
-            assert_eq!(Datagram { number, sent }.is_last(), number < 0);
+            Iperf2Datagram { number, sent }.write_payload(&mut payload);
+            assert_eq!(Iperf2Datagram::read_payload(&payload), Some(Iperf2Datagram { number, sent }));
+            assert_eq!(Iperf2Datagram { number, sent }.is_last(), number < 0);
         }
         // An old client: 32 bits, and no flags.
         payload[..4].copy_from_slice(&(-5_i32).to_be_bytes());
         payload[16..].fill(0);
-        assert_eq!(Datagram::read(&payload).map(|datagram| datagram.number), Some(-5));
-        assert_eq!(Datagram::read(&payload[..15]), None);
+        assert_eq!(Iperf2Datagram::read_payload(&payload).map(|datagram| datagram.number), Some(-5));
+        assert_eq!(Iperf2Datagram::read_payload(&payload[..15]), None);
     }
 
-    fn report() -> Report {
-        Report {
+    fn report() -> Iperf2Report {
+        Iperf2Report {
             bytes: ByteCount::new(5_000_000_000),
             duration: Span::from_secs(10) + Span::from_micros(17),
             lost: 12,
@@ -443,14 +454,14 @@ mod tests {
     fn a_report_arrives_in_both_lengths() {
         for length in [1470, 128, 127, 56] {
             let last = vec![7; length];
-            let answer = report().answer(&last).unwrap();
+            let answer = report().encode_answer(&last).unwrap();
             assert_eq!(answer.len(), if length >= 128 { 128 } else { 56 });
             assert_eq!(answer[..16], last[..16]);
-            assert_eq!(Report::read(&answer), Some(report()));
+            assert_eq!(Iperf2Report::read_answer(&answer), Some(report()));
         }
-        let wide = Report { datagrams: 1 << 40, lost: 1 << 33, ..report() };
-        assert_eq!(Report::read(&wide.answer(&[0; 128]).unwrap()), Some(wide));
-        let narrow = Report::read(&wide.answer(&[0; 56]).unwrap()).unwrap();
+        let wide = Iperf2Report { datagrams: 1 << 40, lost: 1 << 33, ..report() };
+        assert_eq!(Iperf2Report::read_answer(&wide.encode_answer(&[0; 128]).unwrap()), Some(wide));
+        let narrow = Iperf2Report::read_answer(&wide.encode_answer(&[0; 56]).unwrap()).unwrap();
         assert_eq!((narrow.datagrams, narrow.lost), (u64::from(u32::MAX), u64::from(u32::MAX)));
     }
 
@@ -461,9 +472,9 @@ mod tests {
         let mut answer = vec![0; 128];
         let words = [0xC800_0000, 0, 0x4C90, 0, 0x0003_3BC4, 2, 1, 100, 0, 10, 0, 17, 0, 0x0D2E, 0, 0x1F5E, 0, 0x51];
         for (word, at) in words.into_iter().zip((16..).step_by(4)) {
-            put(&mut answer, at, word);
+            put_word(&mut answer, at, word);
         }
-        let report = Report {
+        let report = Iperf2Report {
             bytes: ByteCount::new(19_600),
             duration: Span::from_micros(211_908),
             lost: 2,
@@ -471,39 +482,39 @@ mod tests {
             datagrams: 100,
             jitter: Span::from_micros(10),
         };
-        assert_eq!(Report::read(&answer), Some(report));
+        assert_eq!(Iperf2Report::read_answer(&answer), Some(report));
     }
 
     #[test]
     fn a_last_datagram_too_short_for_a_report_gets_none() {
         for length in 0..56 {
-            assert_eq!(report().answer(&vec![0; length]), None);
+            assert_eq!(report().encode_answer(&vec![0; length]), None);
         }
     }
 
     #[test]
     fn what_is_not_a_report_is_none() {
-        assert_eq!(Report::read(&[]), None);
-        assert_eq!(Report::read(&[0x80; 55]), None);
-        assert_eq!(Report::read(&[0; 128]), None);
+        assert_eq!(Iperf2Report::read_answer(&[]), None);
+        assert_eq!(Iperf2Report::read_answer(&[0x80; 55]), None);
+        assert_eq!(Iperf2Report::read_answer(&[0; 128]), None);
     }
 
     proptest! {
         #[test]
         fn an_answer_is_never_longer_than_what_it_answers(last in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Some(answer) = report().answer(&last) {
+            if let Some(answer) = report().encode_answer(&last) {
                 prop_assert!(answer.len() <= last.len());
             }
         }
 
         #[test]
         fn any_bytes_are_read_or_not(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Header::read(&bytes);
-            let _ = Header::read_datagram(&bytes);
-            let _ = Datagram::read(&bytes);
-            if let Some(report) = Report::read(&bytes) {
+            let _ = Iperf2Header::read_stream(&bytes);
+            let _ = Iperf2Header::read_datagram(&bytes);
+            let _ = Iperf2Datagram::read_payload(&bytes);
+            if let Some(report) = Iperf2Report::read_answer(&bytes) {
                 let _ = report.as_seen();
-                let again = Report::read(&report.answer(&[0; 128]).unwrap()).unwrap();
+                let again = Iperf2Report::read_answer(&report.encode_answer(&[0; 128]).unwrap()).unwrap();
                 prop_assert_eq!(again.lost, report.lost);
             }
         }

@@ -5,17 +5,17 @@ use fullpipe_units::Span;
 /// The jitter of RFC 3550, section 6.4.1: a sixteenth of each change in the time that datagrams take, as far as two
 /// clocks show it, which need not agree.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Jitter {
+pub struct JitterEstimate {
     /// Nanoseconds from the last stamp to its arrival, by two clocks.
     transit: Option<i128>,
     /// In seconds.
     mean: f64,
 }
 
-impl Jitter {
+impl JitterEstimate {
     /// Notes that a datagram which was sent at `sent` of the sender's clock has arrived at `at` of some clock of this
     /// end.
-    pub fn arrived(&mut self, sent: Span, at: Span) {
+    pub fn record_datagram(&mut self, sent: Span, at: Span) {
         let transit = i128::from(at.as_nanos()) - i128::from(sent.as_nanos());
         let change = transit - self.transit.unwrap_or(transit);
         let change = Span::from_nanos(u64::try_from(change.unsigned_abs()).unwrap_or(u64::MAX));
@@ -34,9 +34,9 @@ mod tests {
     use super::*;
 
     fn jitter(arrivals: &[(u64, u64)]) -> Span {
-        let mut jitter = Jitter::default();
+        let mut jitter = JitterEstimate::default();
         for &(sent, at) in arrivals {
-            jitter.arrived(Span::from_micros(sent), Span::from_micros(at));
+            jitter.record_datagram(Span::from_micros(sent), Span::from_micros(at));
         }
         jitter.get()
     }
@@ -56,9 +56,9 @@ mod tests {
 
     #[test]
     fn any_stamp_has_a_jitter() {
-        let mut jitter = Jitter::default();
+        let mut jitter = JitterEstimate::default();
         for sent in [Span::ZERO, Span::MAX] {
-            jitter.arrived(sent, Span::MAX);
+            jitter.record_datagram(sent, Span::MAX);
         }
         assert!(jitter.get() > Span::from_secs(1_000_000));
     }

@@ -8,22 +8,22 @@ use serde_json::value::RawValue;
 
 /// A switch: on only for JSON `true`. iperf3 up to 3.17 took any value as on, later ones do not.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(from = "Scalar")]
+#[serde(from = "JsonScalar")]
 pub(crate) struct Flag(pub(crate) bool);
 
 /// A whole number. 2^64−1, which iperf3 up to 3.13 writes for −1, is −1 again.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(from = "Scalar")]
+#[serde(from = "JsonScalar")]
 pub(crate) struct Whole(pub(crate) Option<i64>);
 
 /// Any number.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(from = "Scalar")]
+#[serde(from = "JsonScalar")]
 pub(crate) struct Number(pub(crate) Option<f64>);
 
 /// A text.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(from = "Scalar")]
+#[serde(from = "JsonScalar")]
 pub(crate) struct Text(pub(crate) Option<String>);
 
 /// Any value, kept as text: ours is read apart, so that a malformed one spoils nothing else.
@@ -33,7 +33,7 @@ pub(crate) struct Extension(Option<Box<RawValue>>);
 
 impl Extension {
     /// The value as it was written, if there is one.
-    pub(crate) fn text(&self) -> Option<&str> {
+    pub(crate) fn json_text(&self) -> Option<&str> {
         self.0.as_ref().map(|value| value.get())
     }
 
@@ -41,10 +41,10 @@ impl Extension {
     ///
     /// An empty JSON object of two bytes can become a structure of a kilobyte, so a text with more objects than any
     /// real report has is taken as malformed too.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
+    pub(crate) fn parse_value<T: DeserializeOwned>(&self) -> Option<T> {
         const MAX_OBJECTS: usize = 1 << 16;
-        let text = self.text()?;
-        if objects(text.as_bytes()) > MAX_OBJECTS {
+        let text = self.json_text()?;
+        if count_objects(text.as_bytes()) > MAX_OBJECTS {
             return None;
         }
         serde_json::from_str(text).ok()
@@ -52,13 +52,13 @@ impl Extension {
 }
 
 /// Returns an upper bound on the number of objects in a JSON text.
-pub(crate) fn objects(json: &[u8]) -> usize {
+pub(crate) fn count_objects(json: &[u8]) -> usize {
     json.iter().copied().filter(|byte| *byte == b'{').count()
 }
 
 /// Reads an object; serde alone would take an array of the same values for one. As with iperf3, texts need not be
 /// UTF-8: what is none is replaced.
-pub(crate) fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
+pub(crate) fn parse_object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     if json.trim_ascii_start().first() != Some(&b'{') {
         return Err("it is not a JSON object".to_owned());
     }
@@ -72,7 +72,7 @@ pub(crate) fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
 const MAX_ERROR: usize = 200;
 
 /// Any JSON value, of which only the simple ones are kept.
-enum Scalar {
+enum JsonScalar {
     Bool(bool),
     Whole(i64),
     Fraction(f64),
@@ -80,47 +80,47 @@ enum Scalar {
     Other,
 }
 
-impl From<Scalar> for Flag {
-    fn from(value: Scalar) -> Self {
-        Self(matches!(value, Scalar::Bool(true)))
+impl From<JsonScalar> for Flag {
+    fn from(value: JsonScalar) -> Self {
+        Self(matches!(value, JsonScalar::Bool(true)))
     }
 }
 
-impl From<Scalar> for Whole {
-    fn from(value: Scalar) -> Self {
+impl From<JsonScalar> for Whole {
+    fn from(value: JsonScalar) -> Self {
         const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
         Self(match value {
-            Scalar::Whole(number) => Some(number),
+            JsonScalar::Whole(number) => Some(number),
             // 2^64−1 written or rounded as a float.
-            Scalar::Fraction(number) if number >= TWO_TO_63 => Some(-1),
+            JsonScalar::Fraction(number) if number >= TWO_TO_63 => Some(-1),
             #[expect(clippy::cast_possible_truncation, reason = "the fraction goes, and the limits hold")]
-            Scalar::Fraction(number) => Some(number as i64),
+            JsonScalar::Fraction(number) => Some(number as i64),
             _ => None,
         })
     }
 }
 
-impl From<Scalar> for Number {
-    fn from(value: Scalar) -> Self {
+impl From<JsonScalar> for Number {
+    fn from(value: JsonScalar) -> Self {
         Self(match value {
             #[expect(clippy::cast_precision_loss, reason = "a float holds any time and share that is meant")]
-            Scalar::Whole(number) => Some(number as f64),
-            Scalar::Fraction(number) => Some(number),
+            JsonScalar::Whole(number) => Some(number as f64),
+            JsonScalar::Fraction(number) => Some(number),
             _ => None,
         })
     }
 }
 
-impl From<Scalar> for Text {
-    fn from(value: Scalar) -> Self {
+impl From<JsonScalar> for Text {
+    fn from(value: JsonScalar) -> Self {
         Self(match value {
-            Scalar::Text(text) => Some(text),
+            JsonScalar::Text(text) => Some(text),
             _ => None,
         })
     }
 }
 
-impl<'de> Deserialize<'de> for Scalar {
+impl<'de> Deserialize<'de> for JsonScalar {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(ScalarVisitor)
     }
@@ -129,44 +129,44 @@ impl<'de> Deserialize<'de> for Scalar {
 struct ScalarVisitor;
 
 impl<'de> Visitor<'de> for ScalarVisitor {
-    type Value = Scalar;
+    type Value = JsonScalar;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any value")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Scalar, E> {
-        Ok(Scalar::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<JsonScalar, E> {
+        Ok(JsonScalar::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Scalar, E> {
-        Ok(Scalar::Whole(value))
+    fn visit_i64<E>(self, value: i64) -> Result<JsonScalar, E> {
+        Ok(JsonScalar::Whole(value))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Scalar, E> {
-        Ok(Scalar::Whole(value.cast_signed()))
+    fn visit_u64<E>(self, value: u64) -> Result<JsonScalar, E> {
+        Ok(JsonScalar::Whole(value.cast_signed()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Scalar, E> {
-        Ok(Scalar::Fraction(value))
+    fn visit_f64<E>(self, value: f64) -> Result<JsonScalar, E> {
+        Ok(JsonScalar::Fraction(value))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Scalar, E> {
-        Ok(Scalar::Text(value.to_owned()))
+    fn visit_str<E>(self, value: &str) -> Result<JsonScalar, E> {
+        Ok(JsonScalar::Text(value.to_owned()))
     }
 
-    fn visit_unit<E>(self) -> Result<Scalar, E> {
-        Ok(Scalar::Other)
+    fn visit_unit<E>(self) -> Result<JsonScalar, E> {
+        Ok(JsonScalar::Other)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Scalar, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<JsonScalar, A::Error> {
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Scalar::Other)
+        Ok(JsonScalar::Other)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Scalar, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<JsonScalar, A::Error> {
         while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Scalar::Other)
+        Ok(JsonScalar::Other)
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     fn read(json: &str) -> Probe {
-        object(json.as_bytes()).unwrap()
+        parse_object(json.as_bytes()).unwrap()
     }
 
     #[test]
@@ -213,16 +213,16 @@ mod tests {
     #[test]
     fn what_is_not_an_object_is_malformed() {
         for json in ["[]", "", "7", "null", "{", "{\"whole\":1}}", "{\"whole\":}"] {
-            assert!(object::<Probe>(json.as_bytes()).is_err(), "{json}");
+            assert!(parse_object::<Probe>(json.as_bytes()).is_err(), "{json}");
         }
         let deep = format!("{{\"unknown\":{}", "[".repeat(100_000));
-        assert!(object::<Probe>(deep.as_bytes()).is_err());
+        assert!(parse_object::<Probe>(deep.as_bytes()).is_err());
     }
 
     #[test]
     fn an_extension_that_would_blow_up_is_not_read() {
         let empty_objects = format!("{{\"extension\":[{}]}}", vec!["{}"; 70_000].join(","));
-        assert!(read(&empty_objects).extension.read::<Vec<Probe>>().is_none());
-        assert_eq!(read("{\"extension\":[{},{}]}").extension.read::<Vec<Probe>>().unwrap().len(), 2);
+        assert!(read(&empty_objects).extension.parse_value::<Vec<Probe>>().is_none());
+        assert_eq!(read("{\"extension\":[{},{}]}").extension.parse_value::<Vec<Probe>>().unwrap().len(), 2);
     }
 }

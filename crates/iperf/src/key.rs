@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use thiserror::Error;
 
-use crate::Cookie;
+use crate::TestCookie;
 
 /// A key shared by clients and a server.
 ///
@@ -14,15 +14,15 @@ use crate::Cookie;
 /// later messages are not protected, and the server does not prove that it has the key. An attacker
 /// who can change packets on the path can take over a test that was admitted.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(Vec<u8>);
+pub struct SharedKey(Vec<u8>);
 
 /// A text that is no key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "a key has {shortest} to {longest} bytes, this one {length}; make one with \
      `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`",
-    shortest = Key::MIN_LEN,
-    longest = Key::MAX_LEN
+    shortest = SharedKey::MIN_LEN,
+    longest = SharedKey::MAX_LEN
 )]
 pub struct KeyError {
     length: usize,
@@ -30,7 +30,7 @@ pub struct KeyError {
 
 /// Random bytes that a server sends to one client, so that no recorded proof is valid again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Nonce([u8; Nonce::LENGTH]);
+pub struct ServerNonce([u8; ServerNonce::LENGTH]);
 
 /// A proof of having a key: HMAC-SHA-256 (RFC 2104, FIPS 180-4) over a fixed text, the cookie of the test, the server's
 /// nonce and the parameters of the test.
@@ -42,7 +42,7 @@ const PURPOSE: &[u8] = b"fullpipe test parameters 2";
 /// Bytes of an HMAC-SHA-256, and of a SHA-256.
 pub(crate) const MAC_LENGTH: usize = 32;
 
-impl Nonce {
+impl ServerNonce {
     /// Bytes on the wire.
     pub const LENGTH: usize = 32;
 
@@ -57,7 +57,7 @@ impl Nonce {
     }
 }
 
-impl Key {
+impl SharedKey {
     /// Fewest bytes; a key of so many random ones cannot be guessed.
     pub const MIN_LEN: usize = 16;
     /// Most bytes.
@@ -78,27 +78,27 @@ impl Key {
 
     /// Returns the proof for the test with this `cookie` and these `parameters`, as JSON on the wire, at the server
     /// that sent `nonce`.
-    pub fn prove(&self, cookie: &Cookie, nonce: &Nonce, parameters: &[u8]) -> Proof {
-        self.mac(cookie, nonce, parameters).finalize().into_bytes().into()
+    pub fn prove_request(&self, cookie: &TestCookie, nonce: &ServerNonce, parameters: &[u8]) -> Proof {
+        self.request_mac(cookie, nonce, parameters).finalize().into_bytes().into()
     }
 
-    /// Returns true if `proof` is that of [`Key::prove`], in constant time.
-    pub fn accepts(&self, proof: &[u8], cookie: &Cookie, nonce: &Nonce, parameters: &[u8]) -> bool {
-        self.mac(cookie, nonce, parameters).verify_slice(proof).is_ok()
+    /// Returns true if `proof` is that of [`SharedKey::prove_request`], in constant time.
+    pub fn accepts_proof(&self, proof: &[u8], cookie: &TestCookie, nonce: &ServerNonce, parameters: &[u8]) -> bool {
+        self.request_mac(cookie, nonce, parameters).verify_slice(proof).is_ok()
     }
 
-    fn mac(&self, cookie: &Cookie, nonce: &Nonce, parameters: &[u8]) -> Hmac<Sha256> {
+    fn request_mac(&self, cookie: &TestCookie, nonce: &ServerNonce, parameters: &[u8]) -> Hmac<Sha256> {
         self.mac_of(&[PURPOSE, cookie.as_bytes(), nonce.as_bytes(), parameters])
     }
 
     /// Returns the HMAC-SHA-256 of `parts`, one after the other. The first part is a text for one purpose of the key,
     /// and all but the last have a fixed length, so that no two inputs are the same bytes.
-    pub fn tag(&self, parts: &[&[u8]]) -> Proof {
+    pub fn tag_parts(&self, parts: &[&[u8]]) -> Proof {
         self.mac_of(parts).finalize().into_bytes().into()
     }
 
-    /// Returns true if `tag` is that of [`Key::tag`], in constant time.
-    pub fn verifies(&self, tag: &[u8], parts: &[&[u8]]) -> bool {
+    /// Returns true if `tag` is that of [`SharedKey::tag_parts`], in constant time.
+    pub fn verifies_tag(&self, tag: &[u8], parts: &[&[u8]]) -> bool {
         self.mac_of(parts).verify_slice(tag).is_ok()
     }
 
@@ -111,7 +111,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SharedKey {
     /// Never the key itself.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
@@ -136,43 +136,45 @@ mod tests {
 
     const PARAMETERS: &[u8] = br#"{"tcp":true,"time":1}"#;
 
-    fn key(text: &str) -> Key {
-        Key::from_file_content(text.as_bytes()).unwrap()
+    fn key(text: &str) -> SharedKey {
+        SharedKey::from_file_content(text.as_bytes()).unwrap()
     }
 
-    fn cookie(letter: u8) -> Cookie {
-        Cookie::from_random([letter; 36])
+    fn cookie(letter: u8) -> TestCookie {
+        TestCookie::from_random([letter; 36])
     }
 
-    fn nonce(byte: u8) -> Nonce {
-        Nonce::new([byte; Nonce::LENGTH])
+    fn nonce(byte: u8) -> ServerNonce {
+        ServerNonce::new([byte; ServerNonce::LENGTH])
     }
 
     #[test]
     fn a_proof_is_of_one_key_one_test_one_nonce_and_what_is_asked_for() {
         let right = key("correct horse battery");
-        let proof = right.prove(&cookie(1), &nonce(1), PARAMETERS);
-        assert!(right.accepts(&proof, &cookie(1), &nonce(1), PARAMETERS));
-        assert!(!key("correct horse batterz").accepts(&proof, &cookie(1), &nonce(1), PARAMETERS));
-        assert!(!right.accepts(&proof, &cookie(2), &nonce(1), PARAMETERS));
-        assert!(!right.accepts(&proof, &cookie(1), &nonce(2), PARAMETERS), "a recorded proof is not valid again");
-        assert!(!right.accepts(&proof, &cookie(1), &nonce(1), br#"{"tcp":true,"time":9}"#));
-        assert!(!right.accepts(&proof[..31], &cookie(1), &nonce(1), PARAMETERS));
+        let proof = right.prove_request(&cookie(1), &nonce(1), PARAMETERS);
+        assert!(right.accepts_proof(&proof, &cookie(1), &nonce(1), PARAMETERS));
+        assert!(!key("correct horse batterz").accepts_proof(&proof, &cookie(1), &nonce(1), PARAMETERS));
+        assert!(!right.accepts_proof(&proof, &cookie(2), &nonce(1), PARAMETERS));
+        assert!(!right.accepts_proof(&proof, &cookie(1), &nonce(2), PARAMETERS), "a recorded proof is not valid again");
+        assert!(!right.accepts_proof(&proof, &cookie(1), &nonce(1), br#"{"tcp":true,"time":9}"#));
+        assert!(!right.accepts_proof(&proof[..31], &cookie(1), &nonce(1), PARAMETERS));
     }
 
     /// Against Python: `hmac.new(b"correct horse battery", b"fullpipe test parameters 2" + b"b" * 36 + b"\0" +
     /// b"\1" * 32 + b'{"tcp":true,"time":1}', "sha256").hexdigest()`.
     #[test]
     fn the_proof_is_what_anybody_else_would_calculate() {
-        let proof = key("correct horse battery").prove(&cookie(1), &nonce(1), PARAMETERS);
+        let proof = key("correct horse battery").prove_request(&cookie(1), &nonce(1), PARAMETERS);
         assert_eq!(Some(proof), from_hex("39397a6eb455698cf7afd485868e5b3aa9a09759785a5d825dc96f8904240f65"));
     }
 
     #[test]
     fn a_key_may_end_its_line_and_has_a_fair_length() {
         assert_eq!(key("correct horse battery\r\n"), key("correct horse battery"));
-        assert!(Key::from_file_content(b" 15 characters. \n").unwrap_err().to_string().contains("this one 14"));
-        assert!(Key::from_file_content(&[b'a'; 1025]).is_err() && Key::from_file_content(&[b'a'; 1024]).is_ok());
+        assert!(SharedKey::from_file_content(b" 15 characters. \n").unwrap_err().to_string().contains("this one 14"));
+        assert!(
+            SharedKey::from_file_content(&[b'a'; 1025]).is_err() && SharedKey::from_file_content(&[b'a'; 1024]).is_ok()
+        );
         assert_eq!(format!("{:?}", key("correct horse battery")), "Key(…)");
     }
 
@@ -180,7 +182,7 @@ mod tests {
         #[test]
         fn no_text_is_a_proof(text in prop::collection::vec(any::<u8>(), 0..80)) {
             let key = key("correct horse battery");
-            prop_assert!(!key.accepts(&text, &cookie(1), &nonce(1), PARAMETERS));
+            prop_assert!(!key.accepts_proof(&text, &cookie(1), &nonce(1), PARAMETERS));
         }
     }
 }

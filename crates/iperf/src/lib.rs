@@ -1,6 +1,6 @@
 //! The protocols of iperf3 and iperf2, without sockets and without a clock.
 //!
-//! A driver owns the connections. It feeds a [`Client`] or a [`ServerSession`] with the bytes of the control
+//! A driver owns the connections. It feeds a [`ClientSession`] or a [`ServerSession`] with the bytes of the control
 //! connection and with what happened, passes the time with every call, and carries out the actions that come out:
 //!
 //! ```text
@@ -21,8 +21,8 @@
 //! 16  done                          →
 //! ```
 //!
-//! In every state there is a deadline: call `tick` when it is reached, and a stalled peer becomes an [`Error`].
-//! Nothing that a peer sends makes either machine panic or hold more than the message limits in [`Message`].
+//! In every state there is a deadline: call `tick` when it is reached, and a stalled peer becomes an [`TestError`].
+//! Nothing that a peer sends makes either machine panic or hold more than the message limits in [`JsonMessage`].
 //!
 //! A test has one data connection for each stream and direction, in an order that [`direction_of`] defines. What is on
 //! them is in [`udp`] for datagrams, and nothing but payload with TCP. [`iperf2`] has no control connection: the module
@@ -39,14 +39,14 @@
 //!   the hello of each UDP stream, so that no other host can open it.
 //! * `settings`: the client's `HostSettings`, if there is room for them: iperf3 servers take no more than 8 KiB in all.
 //!
-//! A server with a [`Key`] answers the parameters with
+//! A server with a [`SharedKey`] answers the parameters with
 //!
 //! ```text
 //!                                   ←   0x6B, 32 random bytes
 //! 0x6B, 32 bytes of proof           →
 //! ```
 //!
-//! and asks for the data connections only if the proof is that of [`Key::prove`].
+//! and asks for the data connections only if the proof is that of [`SharedKey::prove_request`].
 //!
 //! To a client that said so the server sends 0x63 in place of 10: it answers the hellos of UDP streams that arrive
 //! together, which an iperf3 server would confuse. And it reports on itself while data flows, so that it is known of an
@@ -87,21 +87,21 @@ mod streams;
 pub mod udp;
 mod user;
 
-pub use caller::{Caller, DatagramCaller, classify_first_bytes, classify_first_datagram};
-pub use client::{Client, ClientAction};
-pub use cookie::Cookie;
-pub use error::{Error, Refusal, ServerError, Step};
-pub use inbox::Message;
-pub use jitter::Jitter;
-pub use key::{Key, KeyError, Nonce, Proof};
+pub use caller::{CallerKind, DatagramCaller, classify_first_bytes, classify_first_datagram};
+pub use client::{ClientAction, ClientSession};
+pub use cookie::TestCookie;
+pub use error::{ServerError, SessionStep, TestError, TestRefusal};
+pub use inbox::JsonMessage;
+pub use jitter::JitterEstimate;
+pub use key::{KeyError, Proof, ServerNonce, SharedKey};
 pub use number::ErrorNumber;
-pub use parameters::Parameters;
-pub use results::{DatagramCount, DatagramCounts, Results, ServerOutput, StreamResult};
-pub use sequence::Sequence;
+pub use parameters::TestParameters;
+pub use results::{DatagramCount, DatagramCounts, ServerOutput, StreamResult, TestResults};
+pub use sequence::SequenceCounter;
 pub use server::{KeyCheck, ServerAction, ServerSession};
-pub use state::State;
+pub use state::StateByte;
 pub use streams::{data_connections, direction_of};
-pub use user::{Credentials, CredentialsError, UserError, Users, UsersError};
+pub use user::{CredentialsError, UserCredentials, UserError, UserList, UsersError};
 
 use fullpipe_units::Span;
 

@@ -42,7 +42,7 @@ impl ErrorNumber {
     pub const SEND_PARAMETERS: Self = Self(113);
     /// The server could not read the parameters.
     pub const PARAMETERS: Self = Self(114);
-    /// The server is busy. It answers [`crate::State::AccessDenied`] instead of the number.
+    /// The server is busy. It answers [`crate::StateByte::AccessDenied`] instead of the number.
     pub const BUSY: Self = Self(121);
     /// The server could not read the client's results.
     pub const RESULTS: Self = Self(117);
@@ -66,7 +66,7 @@ impl ErrorNumber {
     }
 
     /// Returns the meaning of the number, as the end of a sentence; `None` if it is not known.
-    pub const fn meaning(self) -> Option<&'static str> {
+    pub const fn meaning_clause(self) -> Option<&'static str> {
         Some(match self.0 {
             5 => "the test would last longer than it permits",
             6 => "it does not permit so many parallel streams",
@@ -102,7 +102,7 @@ impl ErrorNumber {
 
 impl fmt::Display for ErrorNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.meaning() {
+        match self.meaning_clause() {
             Some(meaning) => write!(f, "{meaning} (iperf3 error {})", self.0),
             None => write!(f, "iperf3 error {}", self.0),
         }

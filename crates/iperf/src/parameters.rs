@@ -3,20 +3,20 @@ mod keys;
 use fullpipe_record::{Buffer, Direction, HostSettings, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount, Span, without_control_characters};
 
-use crate::inbox::{PREFIX, framed};
+use crate::inbox::{PREFIX, frame_json};
 use crate::json;
-use crate::{Error, ErrorNumber, MAX_TEST, Message, Refusal, udp};
+use crate::{ErrorNumber, JsonMessage, MAX_TEST, TestError, TestRefusal, udp};
 
-use keys::{Received, Sent};
+use keys::{Received, SentParameters};
 
 /// The parameters that a client asks for, as they go over the wire.
 ///
 /// Only what this program acts on is read; iperf3's other keys (flow label, …) are ignored. The
-/// numbers are the peer's until [`Parameters::to_request`] has judged them.
+/// numbers are the peer's until [`TestParameters::to_request`] has judged them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of the protocol")]
-pub struct Parameters {
-    carrier: Carrier,
+pub struct TestParameters {
+    carrier: TransportProtocol,
     omit_seconds: i64,
     seconds: i64,
     bytes: i64,
@@ -24,7 +24,7 @@ pub struct Parameters {
     mss: i64,
     no_delay: bool,
     streams: i64,
-    heading: Heading,
+    heading: DataHeading,
     multipath: bool,
     buffer: i64,
     block: i64,
@@ -55,7 +55,7 @@ pub struct Parameters {
 
 /// The transport protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Carrier {
+enum TransportProtocol {
     Tcp,
     Udp,
     Sctp,
@@ -63,7 +63,7 @@ enum Carrier {
 
 /// Direction of the data, seen from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heading {
+enum DataHeading {
     Up,
     Down,
     Both,
@@ -84,7 +84,7 @@ const MAX_CONGESTION_NAME: usize = 15;
 /// The longest parameters that iperf3 servers accept since 3.18.
 const MAX_PARAMETERS: usize = 8 * 1024;
 
-impl Parameters {
+impl TestParameters {
     /// Returns the parameters that a client sends for `request`. Durations are rounded up to whole
     /// seconds, which is all that the protocol has: the client ends the test, the server's clock is
     /// only a backstop. The peer learns that we understand our extension.
@@ -94,47 +94,50 @@ impl Parameters {
     /// Refuses what newer servers would refuse, what the protocol cannot say (a test of no time or no bytes), a
     /// [`Buffer::Window`] and a UDP test with block zero: which buffer yields a window, and what the path's packets
     /// hold, is for the caller to find out. Texts that make the message longer than servers accept are refused too.
-    pub fn from_request(request: &Request) -> Result<Self, Refusal> {
+    pub fn from_request(request: &Request) -> Result<Self, TestRefusal> {
         let (bytes, seconds) = match request.bytes {
             Some(ByteCount::ZERO) => {
-                return Err(refusal(ErrorNumber::END_CONDITIONS, "a test of no bytes cannot be run"));
+                return Err(parameter_refusal(ErrorNumber::END_CONDITIONS, "a test of no bytes cannot be run"));
             }
-            Some(bytes) => (number(bytes.get()), 0),
+            Some(bytes) => (to_saturated_i64(bytes.get()), 0),
             None if request.duration == Span::ZERO => {
-                return Err(refusal(ErrorNumber::DURATION, "a test of no duration cannot be run"));
+                return Err(parameter_refusal(ErrorNumber::DURATION, "a test of no duration cannot be run"));
             }
             None => (0, whole_seconds(request.duration)),
         };
         let buffer = match request.buffer {
             Buffer::Automatic => 0,
-            Buffer::Request(size) => number(size.get()),
+            Buffer::Request(size) => to_saturated_i64(size.get()),
             Buffer::Window(_) => {
-                return Err(refusal(ErrorNumber::BUFFER_SIZE, "a window must be turned into a buffer request first"));
+                return Err(parameter_refusal(
+                    ErrorNumber::BUFFER_SIZE,
+                    "a window must be turned into a buffer request first",
+                ));
             }
         };
-        let rate = |rate: Option<BitRate>| rate.map_or(0, |rate| number(rate.bps()));
+        let rate = |rate: Option<BitRate>| rate.map_or(0, |rate| to_saturated_i64(rate.bps()));
         let parameters = Self {
             carrier: match request.transport {
-                Transport::Tcp => Carrier::Tcp,
-                Transport::Udp => Carrier::Udp,
+                Transport::Tcp => TransportProtocol::Tcp,
+                Transport::Udp => TransportProtocol::Udp,
             },
             omit_seconds: whole_seconds(request.omit),
             seconds,
             bytes,
             blocks: 0,
-            mss: request.mss.map_or(0, |mss| number(mss.get())),
+            mss: request.mss.map_or(0, |mss| to_saturated_i64(mss.get())),
             no_delay: request.no_delay,
             streams: i64::from(request.streams),
             heading: match request.direction {
-                Direction::Upload => Heading::Up,
-                Direction::Download => Heading::Down,
-                Direction::Both => Heading::Both,
+                Direction::Upload => DataHeading::Up,
+                Direction::Download => DataHeading::Down,
+                Direction::Both => DataHeading::Both,
             },
             multipath: request.multipath,
             buffer,
             block: match (request.transport, request.block) {
                 (Transport::Tcp, ByteCount::ZERO) => USUAL_BLOCK,
-                (_, block) => number(block.get()),
+                (_, block) => to_saturated_i64(block.get()),
             },
             rate: rate(request.rate),
             pacing: rate(request.pacing),
@@ -174,7 +177,7 @@ impl Parameters {
     /// # Errors
     ///
     /// Refuses a token that makes the message longer than servers accept.
-    pub fn with_auth_token(self, token: String) -> Result<Self, Refusal> {
+    pub fn with_auth_token(self, token: String) -> Result<Self, TestRefusal> {
         Self { auth_token: Some(token), ..self }.if_it_fits()
     }
 
@@ -183,7 +186,7 @@ impl Parameters {
     #[must_use]
     pub fn with_settings(self, settings: HostSettings) -> Self {
         let stated = Self { settings: Some(settings), ..self.clone() };
-        if stated.length() <= MAX_PARAMETERS { stated } else { self }
+        if stated.json_length() <= MAX_PARAMETERS { stated } else { self }
     }
 
     /// Adds the whole request for a server that is fullpipe, which takes from it what iperf3 has no key for: a new
@@ -192,7 +195,7 @@ impl Parameters {
     pub fn with_request(self, request: &Request) -> Self {
         let request = Request { title: None, extra_data: None, ..request.clone() };
         let whole = Self { request: Some(Box::new(request)), ..self.clone() };
-        if whole.length() <= MAX_PARAMETERS { whole } else { self }
+        if whole.json_length() <= MAX_PARAMETERS { whole } else { self }
     }
 
     /// The load that the client asks for, within the limits of newer iperf3 servers.
@@ -204,27 +207,27 @@ impl Parameters {
     ///
     /// Says which value is out of its range, or which kind of test this program does not run, with the number that
     /// iperf3 uses for it.
-    pub fn to_request(&self) -> Result<Request, Refusal> {
+    pub fn to_request(&self) -> Result<Request, TestRefusal> {
         Ok(Request {
             transport: self.checked_transport()?,
             direction: match self.heading {
-                Heading::Up => Direction::Upload,
-                Heading::Down => Direction::Download,
-                Heading::Both => Direction::Both,
+                DataHeading::Up => Direction::Upload,
+                DataHeading::Down => Direction::Download,
+                DataHeading::Both => Direction::Both,
             },
-            streams: within(self.streams, 1..=128, ErrorNumber::STREAMS, "parallel streams")?,
+            streams: checked_value(self.streams, 1..=128, ErrorNumber::STREAMS, "parallel streams")?,
             duration: self.checked_duration()?,
             omit: self.checked_omit()?,
             bytes: self.checked_bytes()?,
             block: self.checked_block()?,
             rate: checked_rate(self.rate, "bit/s")?,
-            burst: if_any(within(self.burst, 0..=1000, ErrorNumber::BURST, "blocks in a burst")?),
+            burst: if_any(checked_value(self.burst, 0..=1000, ErrorNumber::BURST, "blocks in a burst")?),
             pacing: checked_rate(self.pacing, "bit/s of pacing")?,
             buffer: self.checked_buffer()?,
             congestion: self.checked_congestion()?,
-            mss: if_any(within(self.mss, 0..=32_767, ErrorNumber::MSS, "bytes of segment")?).map(ByteCount::new),
+            mss: if_any(checked_value(self.mss, 0..=32_767, ErrorNumber::MSS, "bytes of segment")?).map(ByteCount::new),
             no_delay: self.no_delay,
-            tos: within(self.tos, 0..=255, ErrorNumber::TOS, "as type of service")?,
+            tos: checked_value(self.tos, 0..=255, ErrorNumber::TOS, "as type of service")?,
             multipath: self.multipath,
             sendfile: self.sendfile,
             zero_copy: self.zero_copy,
@@ -279,15 +282,15 @@ impl Parameters {
     }
 
     /// The settings of the client's host, where it sent them.
-    pub fn settings(&self) -> Option<&HostSettings> {
+    pub fn host_settings(&self) -> Option<&HostSettings> {
         self.settings.as_ref()
     }
 
     /// Returns the message of a client: four bytes of length and JSON, never longer than the 8 KiB
     /// that iperf3 servers accept since 3.18. Whatever is off or zero is left out, but for the keys
     /// that iperf3 always sends.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        framed(&Sent(self))
+    pub(crate) fn encode_message(&self) -> Vec<u8> {
+        frame_json(&SentParameters(self))
     }
 
     /// Reads a client's JSON, without its length. A key that is missing or of the wrong type has its default, unknown
@@ -295,17 +298,17 @@ impl Parameters {
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] for what is not a JSON object.
-    pub fn decode(json: &[u8]) -> Result<Self, Error> {
+    /// [`TestError::Malformed`] for what is not a JSON object.
+    pub fn decode_json(json: &[u8]) -> Result<Self, TestError> {
         let received: Received =
-            json::object(json).map_err(|why| Error::Malformed { message: Message::Parameters, why })?;
+            json::parse_object(json).map_err(|why| TestError::Malformed { message: JsonMessage::Parameters, why })?;
         Ok(received.into())
     }
 
-    fn if_it_fits(self) -> Result<Self, Refusal> {
-        let length = self.length();
+    fn if_it_fits(self) -> Result<Self, TestRefusal> {
+        let length = self.json_length();
         if length > MAX_PARAMETERS {
-            return Err(Refusal {
+            return Err(TestRefusal {
                 number: ErrorNumber::SEND_PARAMETERS,
                 why: format!("title, extra data and token make a message of {length} bytes; servers accept 8192"),
             });
@@ -314,61 +317,63 @@ impl Parameters {
     }
 
     /// Bytes of its JSON.
-    fn length(&self) -> usize {
-        self.encode().len() - PREFIX
+    fn json_length(&self) -> usize {
+        self.encode_message().len() - PREFIX
     }
 
     /// Returns the time to omit: exactly what a fullpipe client asked for, of which its key has the whole seconds.
-    fn checked_omit(&self) -> Result<Span, Refusal> {
-        let whole = Span::from_secs(within(self.omit_seconds, 0..=600, ErrorNumber::OMIT, "seconds to omit")?);
+    fn checked_omit(&self) -> Result<Span, TestRefusal> {
+        let whole = Span::from_secs(checked_value(self.omit_seconds, 0..=600, ErrorNumber::OMIT, "seconds to omit")?);
         let exact = self.request.as_ref().map(|request| request.omit);
         Ok(exact.filter(|exact| whole_seconds(*exact) == self.omit_seconds).unwrap_or(whole))
     }
 
-    fn checked_transport(&self) -> Result<Transport, Refusal> {
+    fn checked_transport(&self) -> Result<Transport, TestRefusal> {
         match self.carrier {
-            Carrier::Tcp => Ok(Transport::Tcp),
-            Carrier::Udp => Ok(Transport::Udp),
-            Carrier::Sctp => Err(refusal(ErrorNumber::NO_SCTP, "SCTP tests are not offered")),
+            TransportProtocol::Tcp => Ok(Transport::Tcp),
+            TransportProtocol::Udp => Ok(Transport::Udp),
+            TransportProtocol::Sctp => Err(parameter_refusal(ErrorNumber::NO_SCTP, "SCTP tests are not offered")),
         }
     }
 
-    fn checked_duration(&self) -> Result<Span, Refusal> {
-        let seconds = within(self.seconds, 0..=whole_seconds(MAX_TEST), ErrorNumber::DURATION, "seconds of test")?;
+    fn checked_duration(&self) -> Result<Span, TestRefusal> {
+        let seconds =
+            checked_value(self.seconds, 0..=whole_seconds(MAX_TEST), ErrorNumber::DURATION, "seconds of test")?;
         let limited_otherwise = self.bytes != 0 || self.blocks != 0;
         Ok(if seconds == 0 || limited_otherwise { MAX_TEST } else { Span::from_secs(seconds) })
     }
 
-    fn checked_bytes(&self) -> Result<Option<ByteCount>, Refusal> {
+    fn checked_bytes(&self) -> Result<Option<ByteCount>, TestRefusal> {
         let bytes = if self.bytes == 0 { self.blocks.saturating_mul(self.block) } else { self.bytes };
-        let bytes = within(bytes, 0..=MAX_BYTES, ErrorNumber::END_CONDITIONS, "bytes of test")?;
+        let bytes = checked_value(bytes, 0..=MAX_BYTES, ErrorNumber::END_CONDITIONS, "bytes of test")?;
         Ok(if_any(bytes).map(ByteCount::new))
     }
 
-    fn checked_block(&self) -> Result<ByteCount, Refusal> {
+    fn checked_block(&self) -> Result<ByteCount, TestRefusal> {
         let block = match self.carrier {
-            Carrier::Udp => {
-                let range = number(udp::MIN_PAYLOAD as u64)..=MAX_DATAGRAM;
-                within(self.block, range, ErrorNumber::UDP_BLOCK_SIZE, "bytes of one datagram")
+            TransportProtocol::Udp => {
+                let range = to_saturated_i64(udp::MIN_PAYLOAD as u64)..=MAX_DATAGRAM;
+                checked_value(self.block, range, ErrorNumber::UDP_BLOCK_SIZE, "bytes of one datagram")
             }
-            Carrier::Tcp | Carrier::Sctp => {
-                within(self.block, 1..=1024 * 1024, ErrorNumber::BLOCK_SIZE, "bytes of one block")
+            TransportProtocol::Tcp | TransportProtocol::Sctp => {
+                checked_value(self.block, 1..=1024 * 1024, ErrorNumber::BLOCK_SIZE, "bytes of one block")
             }
         };
         block.map(ByteCount::new)
     }
 
-    fn checked_buffer(&self) -> Result<Buffer, Refusal> {
-        let buffer = within(self.buffer, 0..=512 * 1024 * 1024, ErrorNumber::BUFFER_SIZE, "bytes of socket buffer")?;
+    fn checked_buffer(&self) -> Result<Buffer, TestRefusal> {
+        let buffer =
+            checked_value(self.buffer, 0..=512 * 1024 * 1024, ErrorNumber::BUFFER_SIZE, "bytes of socket buffer")?;
         Ok(if buffer == 0 { Buffer::Automatic } else { Buffer::Request(ByteCount::new(buffer)) })
     }
 
     /// A name goes into a socket option, records and error texts, so it must look like one.
-    fn checked_congestion(&self) -> Result<Option<String>, Refusal> {
+    fn checked_congestion(&self) -> Result<Option<String>, TestRefusal> {
         match self.congestion.as_deref() {
             None | Some("") => Ok(None),
             Some(name) if is_congestion_name(name) => Ok(Some(name.to_owned())),
-            Some(_) => Err(refusal(ErrorNumber::CONGESTION, "the name of the congestion control is not one")),
+            Some(_) => Err(parameter_refusal(ErrorNumber::CONGESTION, "the name of the congestion control is not one")),
         }
     }
 }
@@ -378,8 +383,8 @@ pub(crate) fn is_congestion_name(name: &str) -> bool {
     name.len() <= MAX_CONGESTION_NAME && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-fn checked_rate(bits_per_second: i64, what: &str) -> Result<Option<BitRate>, Refusal> {
-    let rate = within(bits_per_second, 0..=i64::MAX, ErrorNumber::TOTAL_RATE, what)?;
+fn checked_rate(bits_per_second: i64, what: &str) -> Result<Option<BitRate>, TestRefusal> {
+    let rate = checked_value(bits_per_second, 0..=i64::MAX, ErrorNumber::TOTAL_RATE, what)?;
     Ok(if_any(rate).map(BitRate::from_bps))
 }
 
@@ -388,30 +393,30 @@ fn if_any<T: Default + PartialEq>(value: T) -> Option<T> {
     (value != T::default()).then_some(value)
 }
 
-fn refusal(number: ErrorNumber, why: &str) -> Refusal {
-    Refusal { number, why: why.to_owned() }
+fn parameter_refusal(number: ErrorNumber, why: &str) -> TestRefusal {
+    TestRefusal { number, why: why.to_owned() }
 }
 
 /// Returns `value` if it is in `range`, which `N` must hold.
-fn within<N: TryFrom<i64>>(
+fn checked_value<N: TryFrom<i64>>(
     value: i64,
     range: std::ops::RangeInclusive<i64>,
     number: ErrorNumber,
     what: &str,
-) -> Result<N, Refusal> {
+) -> Result<N, TestRefusal> {
     let fitting = Some(value).filter(|value| range.contains(value)).and_then(|value| N::try_from(value).ok());
-    fitting.ok_or_else(|| Refusal {
+    fitting.ok_or_else(|| TestRefusal {
         number,
         why: format!("{value} {what} asked for; {} to {} are possible", range.start(), range.end()),
     })
 }
 
 fn whole_seconds(span: Span) -> i64 {
-    number(span.as_nanos().div_ceil(1_000_000_000))
+    to_saturated_i64(span.as_nanos().div_ceil(1_000_000_000))
 }
 
 /// Returns `value`, or the greatest number, which the range check that follows refuses.
-fn number(value: u64) -> i64 {
+fn to_saturated_i64(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 

@@ -3,28 +3,28 @@
 
 use fullpipe_record::EndReport;
 
-use crate::inbox::{PREFIX, framed};
-use crate::json::{self, objects};
-use crate::{Error, Message, State};
+use crate::inbox::{PREFIX, frame_json};
+use crate::json::{self, count_objects};
+use crate::{JsonMessage, StateByte, TestError};
 
 /// The message; `None` if it would be longer than a report may be.
-pub(crate) fn encode(report: &EndReport) -> Option<Vec<u8>> {
-    let message = framed(report);
-    let fits = (message.len() - PREFIX) as u64 <= Message::Report.limit().get();
-    fits.then(|| [&[State::Report.byte()][..], &message].concat())
+pub(crate) fn encode_report(report: &EndReport) -> Option<Vec<u8>> {
+    let message = frame_json(report);
+    let fits = (message.len() - PREFIX) as u64 <= JsonMessage::Report.max_length().get();
+    fits.then(|| [&[StateByte::Report.to_byte()][..], &message].concat())
 }
 
 /// Reads the JSON of a report in a test of so many data `connections`.
 ///
 /// # Errors
 ///
-/// [`Error::Malformed`] for what is no report, and for one with more than one sample of each connection.
-pub(crate) fn decode(json: &[u8], connections: u16) -> Result<EndReport, Error> {
-    let malformed = |why: &str| Error::Malformed { message: Message::Report, why: why.to_owned() };
-    if objects(json) > MAX_OBJECTS {
+/// [`TestError::Malformed`] for what is no report, and for one with more than one sample of each connection.
+pub(crate) fn decode_report(json: &[u8], connections: u16) -> Result<EndReport, TestError> {
+    let malformed = |why: &str| TestError::Malformed { message: JsonMessage::Report, why: why.to_owned() };
+    if count_objects(json) > MAX_OBJECTS {
         return Err(malformed("it has more objects than a report can have"));
     }
-    let report: EndReport = json::object(json).map_err(|why| malformed(&why))?;
+    let report: EndReport = json::parse_object(json).map_err(|why| malformed(&why))?;
     let most = usize::from(connections);
     if report.samples.len() > most || report.sockets.len() > most || report.datagrams.len() > most {
         return Err(malformed("it describes more streams than the test has"));
@@ -57,7 +57,7 @@ mod tests {
     }
 
     fn refused(json: &str) -> String {
-        decode(json.as_bytes(), 2).unwrap_err().to_string()
+        decode_report(json.as_bytes(), 2).unwrap_err().to_string()
     }
 
     #[test]
@@ -67,16 +67,16 @@ mod tests {
             until: Some(Span::from_secs(1)),
             ..EndReport::default()
         };
-        let message = encode(&report).unwrap();
+        let message = encode_report(&report).unwrap();
         assert_eq!(message[0], 0x66);
         assert_eq!(message[1..5], u32::try_from(message.len() - 5).unwrap().to_be_bytes());
-        assert_eq!(decode(&message[5..], 256), Ok(report));
+        assert_eq!(decode_report(&message[5..], 256), Ok(report));
     }
 
     #[test]
     fn a_report_that_is_too_long_is_not_sent() {
         let report = EndReport { output: Some("x".repeat(1 << 20)), ..EndReport::default() };
-        assert_eq!(encode(&report), None);
+        assert_eq!(encode_report(&report), None);
     }
 
     #[test]
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn a_report_describes_the_streams_of_its_test() {
         let of = |samples| {
-            let message = encode(&EndReport { samples, ..EndReport::default() }).unwrap();
-            decode(&message[5..], 2).map(|report| report.samples.len())
+            let message = encode_report(&EndReport { samples, ..EndReport::default() }).unwrap();
+            decode_report(&message[5..], 2).map(|report| report.samples.len())
         };
         assert_eq!(of(vec![sample(0), sample(1)]), Ok(2));
         assert!(of(vec![sample(2)]).unwrap_err().to_string().ends_with("a stream that the test does not have"));

@@ -7,14 +7,14 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::inbox::{PREFIX, framed};
+use crate::inbox::{PREFIX, frame_json};
 use crate::json::{self, Extension, Number, Text, Whole};
 use crate::parameters::is_congestion_name;
-use crate::{Error, Message};
+use crate::{JsonMessage, TestError};
 
 /// The results of one end, as it sends them to the other.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Results {
+pub struct TestResults {
     /// Processor time of that end during the test.
     pub cpu: Cpu,
     /// Congestion control of its data sockets; known since iperf3 3.2.
@@ -83,13 +83,13 @@ impl Default for DatagramCounts {
 
 impl DatagramCounts {
     /// Returns the counts of a sender that sent `total` datagrams in all, `omitted` of them in the omitted time.
-    pub fn sent(total: u64, omitted: u64) -> Self {
+    pub fn from_sender(total: u64, omitted: u64) -> Self {
         let count = |packets| DatagramCount { packets, lost: 0 };
         Self { total: count(total), omitted: Some(count(omitted)), jitter: Span::ZERO }
     }
 
     /// Returns the counts of a receiver that saw `total` in all, `omitted` of it in the omitted time.
-    pub fn received(total: &Datagrams, omitted: &Datagrams) -> Self {
+    pub fn from_receiver(total: &Datagrams, omitted: &Datagrams) -> Self {
         let count = |seen: &Datagrams| DatagramCount {
             packets: seen.received.saturating_add(seen.lost),
             lost: seen.lost_like_iperf3,
@@ -98,7 +98,7 @@ impl DatagramCounts {
     }
 
     /// Returns the counts without the omitted time, if that is known.
-    pub fn counted(&self) -> DatagramCount {
+    pub fn counted_datagrams(&self) -> DatagramCount {
         let omitted = self.omitted.unwrap_or_default();
         DatagramCount {
             packets: self.total.packets.saturating_sub(omitted.packets),
@@ -109,7 +109,7 @@ impl DatagramCounts {
     /// Converts the counts of a receiver to [`Datagrams`], as far as they go: iperf3 does not
     /// report which datagrams were duplicated or out of order.
     pub fn as_seen(&self) -> Datagrams {
-        let DatagramCount { packets, lost } = self.counted();
+        let DatagramCount { packets, lost } = self.counted_datagrams();
         Datagrams {
             received: packets.saturating_sub(lost),
             lost,
@@ -120,20 +120,20 @@ impl DatagramCounts {
     }
 }
 
-impl Results {
+impl TestResults {
     /// The message of an end that `sends` data, or does not: four bytes of length and JSON. If it would
     /// be longer than a results message may be, the report goes without its samples, and if that is not enough, the
     /// server's output stays away.
-    pub(crate) fn encode(&self, sends: bool) -> Vec<u8> {
-        let fits = |message: &Vec<u8>| (message.len() - PREFIX) as u64 <= Message::Results.limit().get();
+    pub(crate) fn encode_message(&self, sends: bool) -> Vec<u8> {
+        let fits = |message: &Vec<u8>| (message.len() - PREFIX) as u64 <= JsonMessage::Results.max_length().get();
         let output = self.server_output.as_ref();
-        let whole = framed(&Sent::of(self, sends, output, self.report.as_deref()));
+        let whole = frame_json(&Sent::from_results(self, sends, output, self.report.as_deref()));
         if fits(&whole) {
             return whole;
         }
         let shortened = self.report.as_deref().map(|report| EndReport { samples: Vec::new(), ..report.clone() });
-        let shorter = framed(&Sent::of(self, sends, output, shortened.as_ref()));
-        if fits(&shorter) { shorter } else { framed(&Sent::of(self, sends, None, shortened.as_ref())) }
+        let shorter = frame_json(&Sent::from_results(self, sends, output, shortened.as_ref()));
+        if fits(&shorter) { shorter } else { frame_json(&Sent::from_results(self, sends, None, shortened.as_ref())) }
     }
 
     /// Reads the JSON of either end, without its length, for a test of `streams` streams, both directions together.
@@ -142,16 +142,16 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] for what is not a JSON object, and for a stream that has no count, is not one of the test,
+    /// [`TestError::Malformed`] for what is not a JSON object, and for a stream that has no count, is not one of the test,
     /// or occurs twice.
-    pub fn decode(json: &[u8], streams: u16) -> Result<Self, Error> {
-        let malformed = |why| Error::Malformed { message: Message::Results, why };
-        let mut received: Received = json::object(json).map_err(malformed)?;
+    pub fn decode_json(json: &[u8], streams: u16) -> Result<Self, TestError> {
+        let malformed = |why| TestError::Malformed { message: JsonMessage::Results, why };
+        let mut received: Received = json::parse_object(json).map_err(malformed)?;
         let results: Vec<StreamResult> = received
             .streams
             .0
             .iter()
-            .map(|stream| stream.checked(streams))
+            .map(|stream| stream.to_stream_result(streams))
             .collect::<Result<_, _>>()
             .map_err(malformed)?;
         let mut seen = HashSet::new();
@@ -165,7 +165,7 @@ impl Results {
             congestion: received.congestion_used.0.filter(|name| is_congestion_name(name)),
             streams: results,
             server_output,
-            report: received.x_fullpipe.read(),
+            report: received.x_fullpipe.parse_value(),
         })
     }
 }
@@ -218,7 +218,12 @@ struct SentStream {
 }
 
 impl<'a> Sent<'a> {
-    fn of(results: &'a Results, sends: bool, output: Option<&'a ServerOutput>, report: Option<&'a EndReport>) -> Self {
+    fn from_results(
+        results: &'a TestResults,
+        sends: bool,
+        output: Option<&'a ServerOutput>,
+        report: Option<&'a EndReport>,
+    ) -> Self {
         let counted = results.streams.iter().any(|stream| stream.retransmits.is_some());
         let (output_text, output_json) = match output {
             None => (None, None),
@@ -229,12 +234,12 @@ impl<'a> Sent<'a> {
             },
         };
         Self {
-            cpu_util_total: results.cpu.total().percent(),
-            cpu_util_user: results.cpu.user.percent(),
-            cpu_util_system: results.cpu.system.percent(),
+            cpu_util_total: results.cpu.total_share().as_percent(),
+            cpu_util_user: results.cpu.user.as_percent(),
+            cpu_util_system: results.cpu.system.as_percent(),
             sender_has_retransmits: if sends { counted.into() } else { -1 },
             congestion_used: results.congestion.as_deref(),
-            streams: results.streams.iter().map(SentStream::of).collect(),
+            streams: results.streams.iter().map(SentStream::from_result).collect(),
             server_output_text: output_text,
             server_output_json: output_json,
             x_fullpipe: report,
@@ -243,7 +248,7 @@ impl<'a> Sent<'a> {
 }
 
 impl SentStream {
-    fn of(result: &StreamResult) -> Self {
+    fn from_result(result: &StreamResult) -> Self {
         Self {
             id: id_of(result.stream),
             bytes: result.bytes.get(),
@@ -274,7 +279,7 @@ struct Received {
 impl Received {
     fn server_output(&mut self) -> Option<ServerOutput> {
         let text = self.server_output_text.0.take().map(ServerOutput::Text);
-        text.or_else(|| self.server_output_json.text().map(|json| ServerOutput::Json(json.to_owned())))
+        text.or_else(|| self.server_output_json.json_text().map(|json| ServerOutput::Json(json.to_owned())))
     }
 }
 
@@ -294,7 +299,7 @@ struct ReceivedStream {
 }
 
 impl ReceivedStream {
-    fn checked(&self, streams: u16) -> Result<StreamResult, String> {
+    fn to_stream_result(&self, streams: u16) -> Result<StreamResult, String> {
         let id = self.id.0.ok_or("a stream has no id")?;
         let stream = stream_of(id).filter(|stream| *stream < streams).ok_or(format!("no stream has the id {id}"))?;
         let count = |value: Whole| value.0.and_then(|value| u64::try_from(value).ok());
@@ -305,11 +310,11 @@ impl ReceivedStream {
             retransmits: count(self.retransmits).map(SegCount::new),
             from: time(self.start_time),
             to: time(self.end_time),
-            datagrams: self.datagrams(),
+            datagrams: self.datagram_counts(),
         })
     }
 
-    fn datagrams(&self) -> DatagramCounts {
+    fn datagram_counts(&self) -> DatagramCounts {
         let count = |value: Whole| u64::try_from(value.0?).ok();
         let of = |packets, lost| DatagramCount { packets, lost };
         DatagramCounts {
@@ -371,8 +376,8 @@ mod tests {
         r#""start_time":0,"end_time":0.999949}]}"#
     );
 
-    fn read(json: &str) -> Result<Results, Error> {
-        Results::decode(json.as_bytes(), 2)
+    fn read(json: &str) -> Result<TestResults, TestError> {
+        TestResults::decode_json(json.as_bytes(), 2)
     }
 
     fn stream(stream: u16, bytes: u64, retransmits: Option<u64>) -> StreamResult {
@@ -404,7 +409,7 @@ mod tests {
         assert!(results.streams.iter().all(|s| s.retransmits.is_none()));
         assert_eq!(results.streams[1].to, Span::from_micros(999_949));
         assert_eq!(results.congestion.as_deref(), Some("reno"));
-        assert!((results.cpu.system.percent() - 99.196_816).abs() < 1e-6);
+        assert!((results.cpu.system.as_percent() - 99.196_816).abs() < 1e-6);
     }
 
     #[test]
@@ -423,7 +428,7 @@ mod tests {
     fn escape_codes_are_no_congestion_control() {
         let congestion = |name: &str| {
             let json = format!(r#"{{"congestion_used":"{name}","streams":[]}}"#);
-            Results::decode(json.as_bytes(), 1).unwrap().congestion
+            TestResults::decode_json(json.as_bytes(), 1).unwrap().congestion
         };
         assert_eq!(congestion(r"\u001b[2Jcubic"), None);
         assert_eq!(congestion("cubic").as_deref(), Some("cubic"));
@@ -442,14 +447,14 @@ mod tests {
 
     #[test]
     fn results_are_sent_with_the_keys_and_ids_of_iperf3() {
-        let results = Results {
+        let results = TestResults {
             cpu: Cpu { user: Ratio::new(0.25), system: Ratio::new(0.5) },
             congestion: Some("cubic".to_owned()),
             streams: vec![stream(0, 7, Some(3)), stream(1, 8, None)],
-            ..Results::default()
+            ..TestResults::default()
         };
         assert_eq!(
-            std::str::from_utf8(&results.encode(true)[4..]).unwrap(),
+            std::str::from_utf8(&results.encode_message(true)[4..]).unwrap(),
             concat!(
                 r#"{"cpu_util_total":75.0,"cpu_util_user":25.0,"cpu_util_system":50.0,"sender_has_retransmits":1,"#,
                 r#""congestion_used":"cubic","streams":[{"id":1,"bytes":7,"retransmits":3,"jitter":0.0,"errors":0,"#,
@@ -463,8 +468,8 @@ mod tests {
     #[test]
     fn a_sender_says_whether_it_counts_retransmissions() {
         let said = |sends, retransmits| {
-            let results = Results { streams: vec![stream(0, 7, retransmits)], ..Results::default() };
-            let json: serde_json::Value = serde_json::from_slice(&results.encode(sends)[4..]).unwrap();
+            let results = TestResults { streams: vec![stream(0, 7, retransmits)], ..TestResults::default() };
+            let json: serde_json::Value = serde_json::from_slice(&results.encode_message(sends)[4..]).unwrap();
             json["sender_has_retransmits"].as_i64()
         };
         // As recorded from 3.12: a sender of TCP, one of UDP, and a receiver.
@@ -481,12 +486,14 @@ mod tests {
             ..Datagrams::default()
         };
         let omitted = Datagrams { received: 19, lost: 1, lost_like_iperf3: 1, ..Datagrams::default() };
-        let counts = DatagramCounts::received(&seen, &omitted);
+        let counts = DatagramCounts::from_receiver(&seen, &omitted);
         assert_eq!(counts, datagrams(100, 7, Some((20, 1))));
-        assert_eq!(counts.counted(), DatagramCount { packets: 80, lost: 6 });
-        let results =
-            Results { streams: vec![StreamResult { datagrams: counts, ..stream(0, 7, None) }], ..Results::default() };
-        let json = String::from_utf8(results.encode(true)[4..].to_vec()).unwrap();
+        assert_eq!(counts.counted_datagrams(), DatagramCount { packets: 80, lost: 6 });
+        let results = TestResults {
+            streams: vec![StreamResult { datagrams: counts, ..stream(0, 7, None) }],
+            ..TestResults::default()
+        };
+        let json = String::from_utf8(results.encode_message(true)[4..].to_vec()).unwrap();
         let keys = r#""jitter":0.000012,"errors":7,"omitted_errors":1,"packets":100,"omitted_packets":20,"#;
         assert!(json.contains(keys), "{json}");
     }
@@ -517,15 +524,16 @@ mod tests {
             ServerOutput::Text("[  5] 0.00-1.00 sec\n".to_owned()),
             ServerOutput::Json("{\"start\": {\"version\": \"iperf 3.12\"}}".to_owned()),
         ] {
-            let sent = Results { server_output: Some(output.clone()), ..Results::default() };
-            let received = Results::decode(&sent.encode(true)[4..], 1).unwrap();
+            let sent = TestResults { server_output: Some(output.clone()), ..TestResults::default() };
+            let received = TestResults::decode_json(&sent.encode_message(true)[4..], 1).unwrap();
             assert_eq!(received.server_output, Some(output));
         }
-        let broken = Results { server_output: Some(ServerOutput::Json("{".to_owned())), ..Results::default() };
-        let received = Results::decode(&broken.encode(true)[4..], 1).unwrap();
+        let broken = TestResults { server_output: Some(ServerOutput::Json("{".to_owned())), ..TestResults::default() };
+        let received = TestResults::decode_json(&broken.encode_message(true)[4..], 1).unwrap();
         assert_eq!(received.server_output, Some(ServerOutput::Text("{".to_owned())));
-        let long = Results { server_output: Some(ServerOutput::Text("x".repeat(17 << 20))), ..Results::default() };
-        assert_eq!(Results::decode(&long.encode(true)[4..], 1).unwrap(), Results::default());
+        let long =
+            TestResults { server_output: Some(ServerOutput::Text("x".repeat(17 << 20))), ..TestResults::default() };
+        assert_eq!(TestResults::decode_json(&long.encode_message(true)[4..], 1).unwrap(), TestResults::default());
     }
 
     #[test]
@@ -551,7 +559,7 @@ mod tests {
             "{}",
         ] {
             let result = read(&format!("{{\"streams\":{streams}}}"));
-            assert!(matches!(result, Err(Error::Malformed { .. })), "{streams}: {result:?}");
+            assert!(matches!(result, Err(TestError::Malformed { .. })), "{streams}: {result:?}");
         }
         let many = format!("{{\"streams\":[{}]}}", vec!["{}"; 1_000_000].join(","));
         assert!(read(&many).unwrap_err().to_string().contains("more streams"));
@@ -572,10 +580,10 @@ mod tests {
             ..EndReport::default()
         };
         for (samples, kept) in [(10, 10), (20_000, 0)] {
-            let sent = Results { report: Some(Box::new(report(samples))), ..Results::default() };
-            let bytes = sent.encode(true);
+            let sent = TestResults { report: Some(Box::new(report(samples))), ..TestResults::default() };
+            let bytes = sent.encode_message(true);
             assert!(bytes.len() <= 4 + (16 << 20));
-            let received = Results::decode(&bytes[4..], 1).unwrap();
+            let received = TestResults::decode_json(&bytes[4..], 1).unwrap();
             assert_eq!(received.report.as_deref(), Some(&report(kept)));
         }
     }
@@ -591,15 +599,15 @@ mod tests {
                 ..stream(n, bytes, again)
             };
             let streams = (0..).zip(counts).map(stream_of).collect();
-            let sent = Results { streams, congestion: Some("bbr".to_owned()), ..Results::default() };
-            prop_assert_eq!(Results::decode(&sent.encode(true)[4..], 256).unwrap(), sent);
+            let sent = TestResults { streams, congestion: Some("bbr".to_owned()), ..TestResults::default() };
+            prop_assert_eq!(TestResults::decode_json(&sent.encode_message(true)[4..], 256).unwrap(), sent);
         }
 
         #[test]
         fn any_change_of_a_message_is_read_or_refused(at in 0..RECEIVER_3_12.len(), byte in any::<u8>()) {
             let mut bytes = RECEIVER_3_12.as_bytes().to_vec();
             bytes[at] = byte;
-            let _ = Results::decode(&bytes, 2);
+            let _ = TestResults::decode_json(&bytes, 2);
         }
     }
 }

@@ -21,20 +21,20 @@ const MAX_RUNS: usize = 4096;
 ///
 /// Takes the same memory whatever numbers come, at most 120 KB, and as good as the same time.
 #[derive(Debug, Clone)]
-pub struct Sequence {
+pub struct SequenceCounter {
     /// True if numbers have 64 bits; those of 32 begin anew at 2³².
     wide: bool,
     highest: u64,
     /// A bit for each number within the window, at its place modulo the window.
     seen: Box<[u64]>,
     /// Arrivals that were the highest so far, and one above the other: oldest first.
-    runs: VecDeque<Run>,
+    runs: VecDeque<InOrderRun>,
     counts: Datagrams,
 }
 
 /// Datagrams that arrived in order, without a gap, each the highest so far.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct InOrderRun {
     /// Number of the first.
     first: u64,
     /// Number of the last.
@@ -43,7 +43,7 @@ struct Run {
     position: u64,
 }
 
-impl Sequence {
+impl SequenceCounter {
     /// Returns the counts of a stream of which nothing has arrived; its numbers have 64 bits if `wide`, 32 otherwise.
     pub fn new(wide: bool) -> Self {
         let seen = vec![0; WORDS].into();
@@ -51,28 +51,28 @@ impl Sequence {
     }
 
     /// Notes that a datagram with this number on it has arrived.
-    pub fn arrived(&mut self, number: u64) {
+    pub fn record_datagram(&mut self, number: u64) {
         // What would be below zero is as late as can be.
-        let number = if self.wide { number } else { widen(low_half(number), self.highest).unwrap_or(0) };
-        if number > self.highest { self.in_front(number) } else { self.behind(number) }
+        let number = if self.wide { number } else { widen_number(low_half(number), self.highest).unwrap_or(0) };
+        if number > self.highest { self.in_front(number) } else { self.record_late(number) }
     }
 
     /// Returns the counts of the datagrams so far, but for figures that need a clock or the kernel.
-    pub fn counts(&self) -> Datagrams {
+    pub fn datagram_counts(&self) -> Datagrams {
         Datagrams { lost: self.highest.saturating_sub(self.counts.received), ..self.counts }
     }
 
     fn in_front(&mut self, number: u64) {
         let skipped = number - self.highest - 1;
         self.counts.lost_like_iperf3 = self.counts.lost_like_iperf3.saturating_add(skipped);
-        self.forget(skipped);
+        self.clear_skipped(skipped);
         self.extend_runs(number);
         self.highest = number;
-        self.mark(number);
+        self.mark_seen(number);
         self.counts.received += 1;
     }
 
-    fn behind(&mut self, number: u64) {
+    fn record_late(&mut self, number: u64) {
         self.counts.out_of_order_like_iperf3 += 1;
         self.counts.lost_like_iperf3 = self.counts.lost_like_iperf3.saturating_sub(1);
         if number == 0 || self.highest - number >= WINDOW {
@@ -81,8 +81,8 @@ impl Sequence {
             self.counts.duplicated += 1;
         } else {
             self.counts.reordered += 1;
-            self.counts.reordering_extent = self.counts.reordering_extent.max(self.extent(number));
-            self.mark(number);
+            self.counts.reordering_extent = self.counts.reordering_extent.max(self.reordering_extent(number));
+            self.mark_seen(number);
             self.counts.received += 1;
         }
     }
@@ -90,7 +90,7 @@ impl Sequence {
     /// Returns the reordering extent of `number`, which arrives late: the number of different
     /// datagrams since the first with a higher number came. That one was the highest so far, and so
     /// begins a run.
-    fn extent(&self, number: u64) -> u64 {
+    fn reordering_extent(&self, number: u64) -> u64 {
         let later = self.runs.partition_point(|run| run.first < number);
         self.runs.get(later).map_or(0, |run| self.counts.received - run.position)
     }
@@ -104,44 +104,44 @@ impl Sequence {
                 if self.runs.len() == MAX_RUNS {
                     self.runs.pop_front();
                 }
-                self.runs.push_back(Run { first: number, last: number, position });
+                self.runs.push_back(InOrderRun { first: number, last: number, position });
             }
         }
     }
 
     /// Empties the places of the `skipped` numbers above the highest, which held older ones.
-    fn forget(&mut self, skipped: u64) {
+    fn clear_skipped(&mut self, skipped: u64) {
         if skipped >= WINDOW {
             self.seen.fill(0);
             return;
         }
         let (mut number, end) = (self.highest + 1, self.highest + 1 + skipped);
         while number < end {
-            let (word, bit) = place(number);
+            let (word, bit) = bit_position(number);
             let length = (WORD - bit).min(end - number);
             self.seen[word] &= !(u64::MAX >> (WORD - length) << bit);
             number += length;
         }
     }
 
-    fn mark(&mut self, number: u64) {
-        let (word, bit) = place(number);
+    fn mark_seen(&mut self, number: u64) {
+        let (word, bit) = bit_position(number);
         self.seen[word] |= 1 << bit;
     }
 
     fn is_marked(&self, number: u64) -> bool {
-        let (word, bit) = place(number);
+        let (word, bit) = bit_position(number);
         self.seen[word] >> bit & 1 == 1
     }
 }
 
 /// The word and the bit of a number.
-fn place(number: u64) -> (usize, u64) {
+fn bit_position(number: u64) -> (usize, u64) {
     ((number % WINDOW / WORD) as usize, number % WORD)
 }
 
 /// The number nearest to `highest` that has these last 32 bits; none where that would be below zero.
-fn widen(low: u32, highest: u64) -> Option<u64> {
+fn widen_number(low: u32, highest: u64) -> Option<u64> {
     let ahead = low.wrapping_sub(low_half(highest)).cast_signed();
     highest.checked_add_signed(ahead.into())
 }
@@ -156,9 +156,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn counts(wide: bool, numbers: impl IntoIterator<Item = u64>) -> Datagrams {
-        let mut sequence = Sequence::new(wide);
-        numbers.into_iter().for_each(|number| sequence.arrived(number));
-        sequence.counts()
+        let mut sequence = SequenceCounter::new(wide);
+        numbers.into_iter().for_each(|number| sequence.record_datagram(number));
+        sequence.datagram_counts()
     }
 
     #[test]
@@ -215,27 +215,27 @@ mod tests {
 
     #[test]
     fn a_sender_of_more_than_32_bits_of_datagrams_loses_none() {
-        let mut sequence = Sequence::new(false);
+        let mut sequence = SequenceCounter::new(false);
         sequence.highest = (1 << 32) - 1_000;
         sequence.counts.received = sequence.highest;
         for number in sequence.highest + 1..sequence.highest + 200_001 {
-            sequence.arrived(number & 0xffff_ffff);
+            sequence.record_datagram(number & 0xffff_ffff);
         }
         let expected = Datagrams { received: (1 << 32) + 199_000, ..Datagrams::default() };
-        assert_eq!(sequence.counts(), expected);
+        assert_eq!(sequence.datagram_counts(), expected);
     }
 
     #[test]
     fn hostile_numbers_cost_no_memory() {
-        let mut sequence = Sequence::new(true);
+        let mut sequence = SequenceCounter::new(true);
         for round in 0..100_000_u64 {
-            sequence.arrived((1 << 63) + round * 65_000);
-            sequence.arrived(round);
-            sequence.arrived(0);
+            sequence.record_datagram((1 << 63) + round * 65_000);
+            sequence.record_datagram(round);
+            sequence.record_datagram(0);
         }
-        sequence.arrived(u64::MAX);
-        sequence.arrived(u64::MAX);
-        let found = sequence.counts();
+        sequence.record_datagram(u64::MAX);
+        sequence.record_datagram(u64::MAX);
+        let found = sequence.datagram_counts();
         assert_eq!((found.received, found.late, found.duplicated), (100_001, 200_000, 1));
         assert_eq!(found.lost, u64::MAX - 100_001);
         assert!(sequence.runs.len() <= MAX_RUNS);

@@ -3,11 +3,11 @@ use std::collections::VecDeque;
 use fullpipe_record::{Direction, EndReport, Request};
 use fullpipe_units::{Span, Time};
 
-use crate::inbox::{Inbox, client_results_limit};
+use crate::inbox::{ControlInbox, client_results_limit};
 use crate::key::MAC_LENGTH;
 use crate::{
-    Cookie, Error, ErrorNumber, Key, Message, Nonce, Parameters, Refusal, Results, State, Step, Timeouts,
-    data_connections, report,
+    ErrorNumber, JsonMessage, ServerNonce, SessionStep, SharedKey, StateByte, TestCookie, TestError, TestParameters,
+    TestRefusal, TestResults, Timeouts, data_connections, report,
 };
 
 /// The next step for the driver of a [`ServerSession`].
@@ -18,8 +18,8 @@ pub enum ServerAction {
     /// Write these bytes too, whole and in their turn, but when the control connection takes them: nothing waits for
     /// them, but what is sent later.
     Report(Vec<u8>),
-    /// Prepare for this load, or call [`ServerSession::refuse`]: what else the client wants is in
-    /// [`ServerSession::parameters`]. As many connections as [`crate::data_connections`] says will come, in the order
+    /// Prepare for this load, or call [`ServerSession::refuse_test`]: what else the client wants is in
+    /// [`ServerSession::client_parameters`]. As many connections as [`crate::data_connections`] says will come, in the order
     /// of the streams, with the test's cookie or, with UDP, each with a [`crate::udp::HELLO`]. Report each with
     /// [`ServerSession::stream_connected`]. The direction is the client's: in an upload, and on the first half of what
     /// a test of both directions opens, this end receives.
@@ -34,9 +34,9 @@ pub enum ServerAction {
         report: bool,
     },
     /// The test is complete, with what the client counted. Close.
-    Finished(Results),
+    Finished(TestResults),
     /// The test ended early. Write what was to be sent, then close its connections.
-    Failed(Error),
+    Failed(TestError),
 }
 
 /// The server's side of one test, from the moment its cookie was read.
@@ -49,14 +49,14 @@ pub enum ServerAction {
 /// the test ended, in either way, calls do nothing.
 ///
 /// A server that does not want the caller at all has no session: it answers the cookie with
-/// [`State::AccessDenied`] and closes.
+/// [`StateByte::AccessDenied`] and closes.
 #[derive(Debug)]
 pub struct ServerSession {
     timeouts: Timeouts,
-    phase: Option<Step>,
+    phase: Option<SessionStep>,
     wait: Span,
     deadline: Time,
-    inbox: Inbox,
+    inbox: ControlInbox,
     actions: VecDeque<ServerAction>,
     connections: u16,
     connected: u16,
@@ -64,24 +64,24 @@ pub struct ServerSession {
     streams_deadline: Time,
     sends: bool,
     transfer_limit: Span,
-    parameters: Option<Parameters>,
+    parameters: Option<TestParameters>,
     key_check: Option<KeyCheck>,
-    client_results: Results,
+    client_results: TestResults,
 }
 
 /// A key that a client must have, and the nonce of its one proof.
 #[derive(Debug)]
 pub struct KeyCheck {
-    key: Key,
-    cookie: Cookie,
-    nonce: Nonce,
+    key: SharedKey,
+    cookie: TestCookie,
+    nonce: ServerNonce,
     /// The parameters as they came.
     parameters: Vec<u8>,
 }
 
 impl KeyCheck {
     /// Returns the check that the client of the test with this `cookie` has `key`. No `nonce` may be used twice.
-    pub fn new(key: Key, cookie: Cookie, nonce: Nonce) -> Self {
+    pub fn new(key: SharedKey, cookie: TestCookie, nonce: ServerNonce) -> Self {
         Self { key, cookie, nonce, parameters: Vec::new() }
     }
 }
@@ -94,11 +94,11 @@ impl ServerSession {
     pub fn new(now: Time, timeouts: Timeouts) -> Self {
         Self {
             timeouts,
-            phase: Some(Step::Parameters),
+            phase: Some(SessionStep::Parameters),
             wait: timeouts.reply,
             deadline: now + timeouts.reply,
-            inbox: Inbox::default(),
-            actions: VecDeque::from([ServerAction::Send(vec![State::ParameterExchange.byte()])]),
+            inbox: ControlInbox::default(),
+            actions: VecDeque::from([ServerAction::Send(vec![StateByte::ParameterExchange.to_byte()])]),
             connections: 0,
             connected: 0,
             streams_deadline: Time::ZERO,
@@ -106,7 +106,7 @@ impl ServerSession {
             transfer_limit: Span::ZERO,
             parameters: None,
             key_check: None,
-            client_results: Results::default(),
+            client_results: TestResults::default(),
         }
     }
 
@@ -122,17 +122,17 @@ impl ServerSession {
     }
 
     /// Returns the parameters that the client asked for; `None` before they have arrived.
-    pub fn parameters(&self) -> Option<&Parameters> {
+    pub fn client_parameters(&self) -> Option<&TestParameters> {
         self.parameters.as_ref()
     }
 
-    /// When to call [`ServerSession::tick`]; `None` once the test is over.
-    pub fn deadline(&self) -> Option<Time> {
+    /// When to call [`ServerSession::check_deadline`]; `None` once the test is over.
+    pub fn next_deadline(&self) -> Option<Time> {
         self.phase.map(|_| self.deadline)
     }
 
     /// Bytes came on the control connection, cut anywhere.
-    pub fn receive(&mut self, now: Time, bytes: &[u8]) {
+    pub fn receive_bytes(&mut self, now: Time, bytes: &[u8]) {
         if self.phase.is_none() {
             return;
         }
@@ -141,92 +141,92 @@ impl ServerSession {
     }
 
     /// A data connection came with the test's cookie, or a UDP stream's hello was answered. `false` where none
-    /// was due: answer it with [`State::AccessDenied`] and close it.
+    /// was due: answer it with [`StateByte::AccessDenied`] and close it.
     #[must_use]
     pub fn stream_connected(&mut self, now: Time) -> bool {
-        if self.phase != Some(Step::Streams) {
+        if self.phase != Some(SessionStep::Streams) {
             return false;
         }
         self.connected += 1;
         if self.connected < self.connections {
-            self.enter(Step::Streams, now);
+            self.enter_step(SessionStep::Streams, now);
         } else {
-            self.send(vec![State::TestStart.byte(), State::TestRunning.byte()]);
+            self.send_bytes(vec![StateByte::TestStart.to_byte(), StateByte::TestRunning.to_byte()]);
             self.actions.push_back(ServerAction::StartTransfer);
-            self.enter(Step::Transfer, now);
+            self.enter_step(SessionStep::Transfer, now);
         }
         true
     }
 
     /// Returns true if the client gets reports now: it is fullpipe, and data flows.
     pub fn takes_reports(&self) -> bool {
-        self.phase == Some(Step::Transfer) && self.wants_report()
+        self.phase == Some(SessionStep::Transfer) && self.wants_report()
     }
 
     /// Sends the client a report of this end while data flows, if it takes reports: settings and sockets, or what has
     /// been seen so far, with one sample of each stream at most. A client takes one such report a second, and some
     /// more.
-    pub fn report(&mut self, report: &EndReport) {
+    pub fn send_report(&mut self, report: &EndReport) {
         if self.takes_reports()
-            && let Some(message) = report::encode(report)
+            && let Some(message) = report::encode_report(report)
         {
             self.actions.push_back(ServerAction::Report(message));
         }
     }
 
     /// Passes on the counts of this end. Its report and output are sent to a client that wants them.
-    pub fn local_results(&mut self, now: Time, results: Results) {
-        if self.phase != Some(Step::LocalResults) {
+    pub fn local_results(&mut self, now: Time, results: TestResults) {
+        if self.phase != Some(SessionStep::LocalResults) {
             return;
         }
         let report = results.report.filter(|_| self.wants_report());
-        let wants_output = self.parameters.as_ref().is_some_and(Parameters::wants_server_output);
+        let wants_output = self.parameters.as_ref().is_some_and(TestParameters::wants_server_output);
         let server_output = results.server_output.filter(|_| wants_output);
-        self.send(Results { server_output, report, ..results }.encode(self.sends));
-        self.send(vec![State::DisplayResults.byte()]);
-        self.enter(Step::Finish, now);
+        self.send_bytes(TestResults { server_output, report, ..results }.encode_message(self.sends));
+        self.send_bytes(vec![StateByte::DisplayResults.to_byte()]);
+        self.enter_step(SessionStep::Finish, now);
     }
 
     /// The driver cannot run the test or go on with it, for `refusal` and the operating system's `os_error`, if there
     /// was one (a congestion control that cannot be set, a limit of the operator's). The client is informed; before
     /// anything else, where it is the answer to [`ServerAction::ExpectStreams`].
-    pub fn refuse(&mut self, refusal: Refusal, os_error: Option<i32>) {
+    pub fn refuse_test(&mut self, refusal: TestRefusal, os_error: Option<i32>) {
         if self.phase.is_some() {
-            let consents = [State::CreateStreams, State::CreateStreamsTogether]
-                .map(|state| ServerAction::Send(vec![state.byte()]));
+            let consents = [StateByte::CreateStreams, StateByte::CreateStreamsTogether]
+                .map(|state| ServerAction::Send(vec![state.to_byte()]));
             self.actions.retain(|action| !consents.contains(action));
-            self.break_off(refusal.number, os_error, Error::Refused(refusal));
+            self.break_off(refusal.number, os_error, TestError::Refused(refusal));
         }
     }
 
     /// The server is being stopped. The client is informed.
-    pub fn shutdown(&mut self) {
+    pub fn announce_shutdown(&mut self) {
         if let Some(step) = self.phase {
-            self.send(vec![State::ServerTerminate.byte()]);
-            self.fail(Error::ServerTerminated { step });
+            self.send_bytes(vec![StateByte::ServerTerminate.to_byte()]);
+            self.fail_test(TestError::ServerTerminated { step });
         }
     }
 
     /// The control connection was closed by the client or broke.
-    pub fn closed(&mut self) {
+    pub fn connection_closed(&mut self) {
         match self.phase {
             // Both have both results; older clients close without a word.
-            Some(Step::Finish) => self.finish(),
-            Some(step) => self.fail(Error::ClientClosed { step }),
+            Some(SessionStep::Finish) => self.finish_test(),
+            Some(step) => self.fail_test(TestError::ClientClosed { step }),
             None => {}
         }
     }
 
     /// Gives up whatever is overdue at `now`, and informs the client why.
-    pub fn tick(&mut self, now: Time) {
+    pub fn check_deadline(&mut self, now: Time) {
         if now < self.deadline {
             return;
         }
         match self.phase {
-            Some(Step::Finish) => self.finish(),
+            Some(SessionStep::Finish) => self.finish_test(),
             Some(step) => {
-                let number = if step == Step::Transfer { ErrorNumber::EXPIRED } else { ErrorNumber::NO_MESSAGE };
-                self.break_off(number, None, Error::Timeout { step, after: self.wait });
+                let number = if step == SessionStep::Transfer { ErrorNumber::EXPIRED } else { ErrorNumber::NO_MESSAGE };
+                self.break_off(number, None, TestError::Timeout { step, after: self.wait });
             }
             None => {}
         }
@@ -234,30 +234,30 @@ impl ServerSession {
 
     /// Understands one state or message; whether there may be more.
     fn read_one(&mut self, now: Time) -> bool {
-        let (Some(step), Some(first)) = (self.phase, self.inbox.first()) else { return false };
-        match (step, State::from_byte(first)) {
+        let (Some(step), Some(first)) = (self.phase, self.inbox.first_byte()) else { return false };
+        match (step, StateByte::from_byte(first)) {
             // No message within its limit begins with this byte, so it means the same everywhere.
-            (_, Some(State::ClientTerminate)) => self.fail(Error::ClientTerminated { step }),
-            (Step::Parameters, _) => return self.read_parameters(now),
-            (Step::Key, Some(State::Key)) => return self.read_proof(now),
-            (Step::Results, _) => return self.read_results(now),
-            (Step::Transfer, Some(State::TestEnd)) => {
-                self.inbox.take(1);
+            (_, Some(StateByte::ClientTerminate)) => self.fail_test(TestError::ClientTerminated { step }),
+            (SessionStep::Parameters, _) => return self.read_parameters(now),
+            (SessionStep::Key, Some(StateByte::Key)) => return self.read_proof(now),
+            (SessionStep::Results, _) => return self.read_results(now),
+            (SessionStep::Transfer, Some(StateByte::TestEnd)) => {
+                self.inbox.take_bytes(1);
                 self.actions.push_back(ServerAction::StopTransfer);
-                self.send(vec![State::ExchangeResults.byte()]);
-                self.enter(Step::Results, now);
+                self.send_bytes(vec![StateByte::ExchangeResults.to_byte()]);
+                self.enter_step(SessionStep::Results, now);
             }
-            (Step::Finish, Some(State::Done)) => self.finish(),
-            _ => self.break_off(ErrorNumber::UNKNOWN_MESSAGE, None, Error::OutOfOrder { got: first, step }),
+            (SessionStep::Finish, Some(StateByte::Done)) => self.finish_test(),
+            _ => self.break_off(ErrorNumber::UNKNOWN_MESSAGE, None, TestError::OutOfOrder { got: first, step }),
         }
         true
     }
 
     fn read_parameters(&mut self, now: Time) -> bool {
-        match self.inbox.take_message(Message::Parameters) {
+        match self.inbox.take_message(JsonMessage::Parameters) {
             Ok(None) => return false,
-            Ok(Some(json)) => match Parameters::decode(&json) {
-                Ok(parameters) => self.identify(parameters, json, now),
+            Ok(Some(json)) => match TestParameters::decode_json(&json) {
+                Ok(parameters) => self.request_proof(parameters, json, now),
                 Err(error) => self.break_off(ErrorNumber::PARAMETERS, None, error),
             },
             Err(error) => self.break_off(ErrorNumber::PARAMETERS, None, error),
@@ -266,8 +266,8 @@ impl ServerSession {
     }
 
     /// Asks the client to prove that it has the key, if there is one.
-    fn identify(&mut self, parameters: Parameters, json: Vec<u8>, now: Time) {
-        let Some(check) = &mut self.key_check else { return self.judge(parameters, now) };
+    fn request_proof(&mut self, parameters: TestParameters, json: Vec<u8>, now: Time) {
+        let Some(check) = &mut self.key_check else { return self.judge_parameters(parameters, now) };
         if !parameters.proves_keys() {
             let older = parameters.speaks_fullpipe();
             let client =
@@ -277,8 +277,8 @@ impl ServerSession {
         check.parameters = json;
         let nonce = *check.nonce.as_bytes();
         self.parameters = Some(parameters);
-        self.send([&[State::Key.byte()], &nonce[..]].concat());
-        self.enter(Step::Key, now);
+        self.send_bytes([&[StateByte::Key.to_byte()], &nonce[..]].concat());
+        self.enter_step(SessionStep::Key, now);
     }
 
     /// Reads the client's proof; returns whether there may be more to read.
@@ -286,11 +286,11 @@ impl ServerSession {
         if self.inbox.len() < 1 + MAC_LENGTH {
             return false;
         }
-        let proof = self.inbox.take(1 + MAC_LENGTH);
+        let proof = self.inbox.take_bytes(1 + MAC_LENGTH);
         let Some((check, parameters)) = self.key_check.take().zip(self.parameters.take()) else { return false };
         let KeyCheck { key, cookie, nonce, parameters: json } = check;
-        if key.accepts(&proof[1..], &cookie, &nonce, &json) {
-            self.judge(parameters, now);
+        if key.accepts_proof(&proof[1..], &cookie, &nonce, &json) {
+            self.judge_parameters(parameters, now);
         } else {
             self.refuse_unknown("the client does not have the key".to_owned());
         }
@@ -298,10 +298,10 @@ impl ServerSession {
     }
 
     fn refuse_unknown(&mut self, why: String) {
-        self.refuse(Refusal { number: ErrorNumber::AUTHENTICATION, why }, None);
+        self.refuse_test(TestRefusal { number: ErrorNumber::AUTHENTICATION, why }, None);
     }
 
-    fn judge(&mut self, parameters: Parameters, now: Time) {
+    fn judge_parameters(&mut self, parameters: TestParameters, now: Time) {
         match parameters.to_request() {
             Ok(request) => {
                 self.connections = data_connections(&request);
@@ -309,25 +309,25 @@ impl ServerSession {
                 self.sends = request.direction != Direction::Upload;
                 self.transfer_limit = request.duration + request.omit;
                 let knows_us = parameters.speaks_fullpipe();
-                let consent = if knows_us { State::CreateStreamsTogether } else { State::CreateStreams };
+                let consent = if knows_us { StateByte::CreateStreamsTogether } else { StateByte::CreateStreams };
                 self.parameters = Some(parameters);
                 self.actions.push_back(ServerAction::ExpectStreams(request));
-                self.send(vec![consent.byte()]);
-                self.enter(Step::Streams, now);
+                self.send_bytes(vec![consent.to_byte()]);
+                self.enter_step(SessionStep::Streams, now);
             }
-            Err(refusal) => self.refuse(refusal, None),
+            Err(refusal) => self.refuse_test(refusal, None),
         }
     }
 
     fn read_results(&mut self, now: Time) -> bool {
-        let message = self.inbox.take_within(Message::Results, client_results_limit(self.connections));
-        match message.and_then(|json| json.map(|json| Results::decode(&json, self.connections)).transpose()) {
+        let message = self.inbox.take_within(JsonMessage::Results, client_results_limit(self.connections));
+        match message.and_then(|json| json.map(|json| TestResults::decode_json(&json, self.connections)).transpose()) {
             Ok(None) => return false,
             Ok(Some(results)) => {
                 // Only servers have output; a client's would be held for nothing.
-                self.client_results = Results { server_output: None, ..results };
+                self.client_results = TestResults { server_output: None, ..results };
                 self.actions.push_back(ServerAction::CollectResults { report: self.wants_report() });
-                self.enter(Step::LocalResults, now);
+                self.enter_step(SessionStep::LocalResults, now);
             }
             Err(error) => self.break_off(ErrorNumber::RESULTS, None, error),
         }
@@ -335,57 +335,57 @@ impl ServerSession {
     }
 
     fn wants_report(&self) -> bool {
-        self.parameters.as_ref().is_some_and(Parameters::speaks_fullpipe)
+        self.parameters.as_ref().is_some_and(TestParameters::speaks_fullpipe)
     }
 
-    fn enter(&mut self, step: Step, now: Time) {
+    fn enter_step(&mut self, step: SessionStep, now: Time) {
         self.phase = Some(step);
         self.wait = match step {
-            Step::Transfer => self.transfer_limit + TRANSFER_GRACE,
-            Step::Results => self.timeouts.results,
-            Step::Streams => self.timeouts.reply.min(self.streams_deadline.since(now)),
+            SessionStep::Transfer => self.transfer_limit + TRANSFER_GRACE,
+            SessionStep::Results => self.timeouts.results,
+            SessionStep::Streams => self.timeouts.reply.min(self.streams_deadline.duration_since(now)),
             _ => self.timeouts.reply,
         };
         self.deadline = now + self.wait;
     }
 
-    fn send(&mut self, bytes: Vec<u8>) {
+    fn send_bytes(&mut self, bytes: Vec<u8>) {
         self.actions.push_back(ServerAction::Send(bytes));
     }
 
     /// Always sends both numbers: iperf3 clients wait for the second.
-    fn break_off(&mut self, number: ErrorNumber, os_error: Option<i32>, error: Error) {
+    fn break_off(&mut self, number: ErrorNumber, os_error: Option<i32>, error: TestError) {
         if number == ErrorNumber::BUSY {
-            self.send(vec![State::AccessDenied.byte()]);
-            return self.fail(error);
+            self.send_bytes(vec![StateByte::AccessDenied.to_byte()]);
+            return self.fail_test(error);
         }
-        let mut bytes = vec![State::ServerError.byte()];
+        let mut bytes = vec![StateByte::ServerError.to_byte()];
         bytes.extend(number.get().to_be_bytes());
         bytes.extend(os_error.unwrap_or(0).to_be_bytes());
-        self.send(bytes);
-        self.fail(error);
+        self.send_bytes(bytes);
+        self.fail_test(error);
     }
 
-    fn finish(&mut self) {
+    fn finish_test(&mut self) {
         let results = std::mem::take(&mut self.client_results);
-        self.end(ServerAction::Finished(results));
+        self.end_session(ServerAction::Finished(results));
     }
 
-    fn fail(&mut self, error: Error) {
-        self.end(ServerAction::Failed(error));
+    fn fail_test(&mut self, error: TestError) {
+        self.end_session(ServerAction::Failed(error));
     }
 
-    fn end(&mut self, last: ServerAction) {
+    fn end_session(&mut self, last: ServerAction) {
         self.actions.push_back(last);
         self.phase = None;
-        self.inbox.clear();
+        self.inbox.clear_bytes();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Client, ClientAction};
+    use crate::{ClientAction, ClientSession};
     use fullpipe_units::ByteCount;
 
     #[test]
@@ -393,35 +393,39 @@ mod tests {
         let second = |second| Time::ZERO + Span::from_secs(second);
         let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
         let parameters = br#"{"udp":true,"time":1,"parallel":20}"#;
-        server.receive(Time::ZERO, &u32::try_from(parameters.len()).unwrap().to_be_bytes());
-        server.receive(Time::ZERO, parameters);
+        server.receive_bytes(Time::ZERO, &u32::try_from(parameters.len()).unwrap().to_be_bytes());
+        server.receive_bytes(Time::ZERO, parameters);
         // Each within its ten seconds, the whole within fifty.
         for at in [9, 18, 27, 36, 45] {
-            server.tick(second(at));
+            server.check_deadline(second(at));
             assert!(server.stream_connected(second(at)), "at {at} s");
         }
-        server.tick(second(49));
-        assert_eq!(server.phase, Some(Step::Streams));
-        server.tick(second(50));
+        server.check_deadline(second(49));
+        assert_eq!(server.phase, Some(SessionStep::Streams));
+        server.check_deadline(second(50));
         assert_eq!(server.phase, None);
     }
 
-    fn key(text: &str) -> Key {
-        Key::from_file_content(text.as_bytes()).unwrap()
+    fn key(text: &str) -> SharedKey {
+        SharedKey::from_file_content(text.as_bytes()).unwrap()
     }
 
     /// Returns a server that asks for a key with the nonce `random`, after the client's cookie.
     fn server_with_key(random: u8) -> ServerSession {
-        let check = KeyCheck::new(key("correct horse battery"), Cookie::from_random([7; 36]), Nonce::new([random; 32]));
+        let check = KeyCheck::new(
+            key("correct horse battery"),
+            TestCookie::from_random([7; 36]),
+            ServerNonce::new([random; 32]),
+        );
         ServerSession::new(Time::ZERO, Timeouts::default()).with_key(check)
     }
 
     /// Runs a client with this key against `server` until neither has more to send. Returns the
     /// bytes that the client sent, and the server's last action.
     fn talk(client_key: Option<&str>, server: &mut ServerSession) -> (Vec<u8>, Option<ServerAction>) {
-        let cookie = Cookie::from_random([7; 36]);
-        let mut client = Client::new(&Request::default(), cookie, Time::ZERO, Timeouts::default()).unwrap();
-        client = client_key.map(key).into_iter().fold(client, Client::with_key);
+        let cookie = TestCookie::from_random([7; 36]);
+        let mut client = ClientSession::new(&Request::default(), cookie, Time::ZERO, Timeouts::default()).unwrap();
+        client = client_key.map(key).into_iter().fold(client, ClientSession::with_key);
         let (mut sent, mut last) = (Vec::new(), None);
         client.next_action();
         loop {
@@ -429,13 +433,13 @@ mod tests {
             while let Some(action) = server.next_action() {
                 if let ServerAction::Send(bytes) = &action {
                     is_quiet = false;
-                    client.receive(Time::ZERO, bytes);
+                    client.receive_bytes(Time::ZERO, bytes);
                 }
                 last = Some(action);
             }
             while let Some(action) = client.next_action() {
                 if let ClientAction::Send(bytes) = action {
-                    server.receive(Time::ZERO, &bytes);
+                    server.receive_bytes(Time::ZERO, &bytes);
                     sent.extend(bytes);
                 }
             }
@@ -446,7 +450,7 @@ mod tests {
     }
 
     fn is_unauthorized(action: Option<&ServerAction>) -> bool {
-        matches!(action, Some(ServerAction::Failed(Error::Refused(refusal)))
+        matches!(action, Some(ServerAction::Failed(TestError::Refused(refusal)))
             if refusal.number == ErrorNumber::AUTHENTICATION)
     }
 
@@ -454,15 +458,15 @@ mod tests {
     fn a_recorded_proof_of_a_key_is_not_accepted_again_nor_for_another_test() {
         let mut server = server_with_key(1);
         let (recorded, _) = talk(Some("correct horse battery"), &mut server);
-        assert_eq!(server.phase, Some(Step::Streams));
+        assert_eq!(server.phase, Some(SessionStep::Streams));
         let mut again = server_with_key(2);
-        again.receive(Time::ZERO, &recorded);
+        again.receive_bytes(Time::ZERO, &recorded);
         assert!(is_unauthorized(again.actions.back()), "{:?}", again.actions);
         let mut changed = recorded.clone();
         let at = recorded.windows(9).position(|bytes| bytes == b"\"time\":10").unwrap();
         changed[at + 7] = b'9';
         let mut server = server_with_key(1);
-        server.receive(Time::ZERO, &changed);
+        server.receive_bytes(Time::ZERO, &changed);
         assert!(is_unauthorized(server.actions.back()), "{:?}", server.actions);
     }
 
@@ -471,11 +475,11 @@ mod tests {
         let (_, last) = talk(Some("incorrect horse battery"), &mut server_with_key(1));
         assert!(is_unauthorized(last.as_ref()), "{last:?}");
         let (_, last) = talk(None, &mut server_with_key(1));
-        assert_eq!(last, Some(ServerAction::Failed(Error::ClientTerminated { step: Step::Key })));
+        assert_eq!(last, Some(ServerAction::Failed(TestError::ClientTerminated { step: SessionStep::Key })));
         for (json, why) in [(r#"{"tcp":true}"#, "not fullpipe"), (r#"{"x_fullpipe":{"version":1}}"#, "update it")] {
             let mut server = server_with_key(1);
-            server.receive(Time::ZERO, &u32::try_from(json.len()).unwrap().to_be_bytes());
-            server.receive(Time::ZERO, json.as_bytes());
+            server.receive_bytes(Time::ZERO, &u32::try_from(json.len()).unwrap().to_be_bytes());
+            server.receive_bytes(Time::ZERO, json.as_bytes());
             let Some(ServerAction::Failed(error)) = server.actions.back() else { panic!("{:?}", server.actions) };
             assert!(error.to_string().contains(why), "{error}");
         }
@@ -484,8 +488,8 @@ mod tests {
     #[test]
     fn a_busy_server_denies_access_in_the_words_of_iperf3() {
         let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
-        server.refuse(Refusal { number: ErrorNumber::BUSY, why: "all streams are taken".to_owned() }, None);
-        assert!(server.actions.contains(&ServerAction::Send(vec![State::AccessDenied.byte()])));
+        server.refuse_test(TestRefusal { number: ErrorNumber::BUSY, why: "all streams are taken".to_owned() }, None);
+        assert!(server.actions.contains(&ServerAction::Send(vec![StateByte::AccessDenied.to_byte()])));
     }
 
     #[test]
@@ -493,22 +497,24 @@ mod tests {
         assert_eq!(client_results_limit(1).get(), 8_704);
         assert!(client_results_limit(256) < ByteCount::from_kib(140));
         let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
-        server.enter(Step::Results, Time::ZERO);
-        server.receive(Time::ZERO, &(16_u32 << 20).to_be_bytes());
-        assert!(matches!(server.actions.back(), Some(ServerAction::Failed(Error::Oversized { .. }))));
+        server.enter_step(SessionStep::Results, Time::ZERO);
+        server.receive_bytes(Time::ZERO, &(16_u32 << 20).to_be_bytes());
+        assert!(matches!(server.actions.back(), Some(ServerAction::Failed(TestError::Oversized { .. }))));
     }
 
     #[test]
     fn no_more_than_one_message_is_held() {
-        for (step, limit) in [(Step::Parameters, Message::Parameters.limit()), (Step::Results, client_results_limit(0))]
-        {
+        for (step, limit) in [
+            (SessionStep::Parameters, JsonMessage::Parameters.max_length()),
+            (SessionStep::Results, client_results_limit(0)),
+        ] {
             let limit = usize::try_from(limit.get()).unwrap();
             let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
-            server.enter(step, Time::ZERO);
-            server.receive(Time::ZERO, &u32::try_from(limit).unwrap().to_be_bytes());
+            server.enter_step(step, Time::ZERO);
+            server.receive_bytes(Time::ZERO, &u32::try_from(limit).unwrap().to_be_bytes());
             let mut most = 0;
             for _ in 0..(limit / 1000 + 10) {
-                server.receive(Time::ZERO, &[b'x'; 1000]);
+                server.receive_bytes(Time::ZERO, &[b'x'; 1000]);
                 most = most.max(server.inbox.len());
             }
             assert!(most > limit / 2 && most <= limit + 4, "{most}");

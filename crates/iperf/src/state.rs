@@ -1,7 +1,7 @@
 /// A state byte of the control connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum State {
+pub enum StateByte {
     /// 1, from the server: all data connections are up.
     TestStart = 1,
     /// 2, from the server: data may flow.
@@ -37,9 +37,9 @@ pub enum State {
     ServerError = 0xFE,
 }
 
-impl State {
+impl StateByte {
     /// The byte on the wire.
-    pub const fn byte(self) -> u8 {
+    pub const fn to_byte(self) -> u8 {
         self as u8
     }
 
@@ -74,7 +74,7 @@ mod tests {
     fn every_state_has_its_byte_and_no_other_byte_is_a_state() {
         for byte in 0..=255 {
             let known = [1, 2, 4, 9, 10, 11, 12, 13, 14, 16, 0x63, 0x66, 0x6B, 0xFE, 0xFF].contains(&byte);
-            assert_eq!(State::from_byte(byte).map(State::byte), known.then_some(byte));
+            assert_eq!(StateByte::from_byte(byte).map(StateByte::to_byte), known.then_some(byte));
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use fullpipe_units::Span;
 
-use crate::Cookie;
+use crate::TestCookie;
 
 /// The datagram with which a client opens a stream.
 pub const HELLO: [u8; 4] = *b"9876";
@@ -22,11 +22,11 @@ const OLD_REPLY: [u8; 4] = [0xB1, 0x68, 0xDE, 0x3A];
 pub const MIN_PAYLOAD: usize = 16;
 
 /// Bytes of a hello with the cookie of its test.
-const OWN_HELLO: usize = HELLO.len() + Cookie::LENGTH;
+const OWN_HELLO: usize = HELLO.len() + TestCookie::LENGTH;
 
 /// Returns the hello of a fullpipe client, which a fullpipe server recognises by its `cookie`: anybody can send other
 /// hellos, in anybody's name.
-pub fn hello_with(cookie: &Cookie) -> Vec<u8> {
+pub fn hello_with(cookie: &TestCookie) -> Vec<u8> {
     [&HELLO[..], cookie.as_bytes()].concat()
 }
 
@@ -37,7 +37,7 @@ pub fn is_hello(datagram: &[u8]) -> bool {
 }
 
 /// Returns true if the hello `datagram` has this `cookie`.
-pub fn has_cookie(datagram: &[u8], cookie: &Cookie) -> bool {
+pub fn has_cookie(datagram: &[u8], cookie: &TestCookie) -> bool {
     datagram.get(HELLO.len()..) == Some(cookie.as_bytes())
 }
 
@@ -49,7 +49,7 @@ pub fn is_reply(datagram: &[u8]) -> bool {
 
 /// The header of each datagram of a stream; the rest is filler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct DatagramHeader {
     /// When it was sent, in whole microseconds on the sender's own clock: since an unknown moment from iperf3 3.7 on,
     /// since 1970 before. Only differences mean anything.
     pub sent: Span,
@@ -57,30 +57,30 @@ pub struct Header {
     pub sequence: u64,
 }
 
-impl Header {
+impl DatagramHeader {
     /// Bytes of a header; `wide` where both ends agreed on numbers of 64 bits.
-    pub const fn length(wide: bool) -> usize {
+    pub const fn header_length(wide: bool) -> usize {
         if wide { 16 } else { 12 }
     }
 
     /// Writes it to the start of a payload. Of more than 32 bits of number only the low ones are written where it is
     /// not `wide`; of more than 32 bits of seconds, always.
-    pub fn write(self, wide: bool, payload: &mut [u8; MIN_PAYLOAD]) {
+    pub fn write_payload(self, wide: bool, payload: &mut [u8; MIN_PAYLOAD]) {
         let micros = self.sent.as_micros();
-        put(payload, 0, low_half(micros / 1_000_000));
-        put(payload, 4, (micros % 1_000_000) as u32);
+        put_word(payload, 0, low_half(micros / 1_000_000));
+        put_word(payload, 4, (micros % 1_000_000) as u32);
         if wide {
             payload[8..].copy_from_slice(&self.sequence.to_be_bytes());
         } else {
-            put(payload, 8, low_half(self.sequence));
+            put_word(payload, 8, low_half(self.sequence));
         }
     }
 
     /// Reads it from a payload; `None` where that is shorter than a header.
-    pub fn read(wide: bool, payload: &[u8]) -> Option<Self> {
-        let sent = Span::from_secs(word(payload, 0)?.into()) + Span::from_micros(word(payload, 4)?.into());
-        let third = u64::from(word(payload, 8)?);
-        let sequence = if wide { third << 32 | u64::from(word(payload, 12)?) } else { third };
+    pub fn read_payload(wide: bool, payload: &[u8]) -> Option<Self> {
+        let sent = Span::from_secs(read_word(payload, 0)?.into()) + Span::from_micros(read_word(payload, 4)?.into());
+        let third = u64::from(read_word(payload, 8)?);
+        let sequence = if wide { third << 32 | u64::from(read_word(payload, 12)?) } else { third };
         Some(Self { sent, sequence })
     }
 }
@@ -91,12 +91,12 @@ pub(crate) const fn low_half(number: u64) -> u32 {
 }
 
 /// The big-endian word at `at`.
-pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn read_word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|four| u32::from_be_bytes(*four))
 }
 
 /// Writes `word` at `at`, where there must be room.
-pub(crate) fn put(bytes: &mut [u8], at: usize, word: u32) {
+pub(crate) fn put_word(bytes: &mut [u8], at: usize, word: u32) {
     bytes[at..at + 4].copy_from_slice(&word.to_be_bytes());
 }
 
@@ -107,12 +107,12 @@ mod tests {
 
     #[test]
     fn both_widths_are_big_endian() {
-        let header = Header { sent: Span::from_micros(7_000_009), sequence: 0x0102_0304_0506_0708 };
+        let header = DatagramHeader { sent: Span::from_micros(7_000_009), sequence: 0x0102_0304_0506_0708 };
         let mut payload = [0xAA; 16];
-        header.write(true, &mut payload);
+        header.write_payload(true, &mut payload);
         assert_eq!(payload, [0, 0, 0, 7, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8]);
         payload = [0xAA; 16];
-        header.write(false, &mut payload);
+        header.write_payload(false, &mut payload);
         assert_eq!(payload, [0, 0, 0, 7, 0, 0, 0, 9, 5, 6, 7, 8, 0xAA, 0xAA, 0xAA, 0xAA]);
     }
 
@@ -137,17 +137,17 @@ mod tests {
         fn a_header_arrives_as_it_was_sent(seconds: u32, micros in 0..1_000_000_u64, sequence: u64, wide: bool) {
             let sent = Span::from_secs(seconds.into()) + Span::from_micros(micros);
             let mut payload = [0; 16];
-            Header { sent, sequence }.write(wide, &mut payload);
+            DatagramHeader { sent, sequence }.write_payload(wide, &mut payload);
             let expected = if wide { sequence } else { sequence & 0xFFFF_FFFF };
             prop_assert_eq!(
-                Header::read(wide, &payload[..Header::length(wide)]),
-                Some(Header { sent, sequence: expected })
+                DatagramHeader::read_payload(wide, &payload[..DatagramHeader::header_length(wide)]),
+                Some(DatagramHeader { sent, sequence: expected })
             );
         }
 
         #[test]
         fn any_payload_has_a_header_or_is_too_short(payload in prop::collection::vec(any::<u8>(), 0..20), wide: bool) {
-            prop_assert_eq!(Header::read(wide, &payload).is_some(), payload.len() >= Header::length(wide));
+            prop_assert_eq!(DatagramHeader::read_payload(wide, &payload).is_some(), payload.len() >= DatagramHeader::header_length(wide));
         }
     }
 }

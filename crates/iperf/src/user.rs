@@ -11,7 +11,7 @@ use crate::key::from_hex;
 
 /// A user's name and password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
+pub struct UserCredentials {
     user: String,
     password: Zeroizing<String>,
 }
@@ -23,7 +23,7 @@ pub struct CredentialsError(&'static str);
 
 /// The users that a server serves, and the digests of their passwords: SHA-256 (FIPS 180-4) of `{user}password`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Users(Vec<(String, Digested)>);
+pub struct UserList(Vec<(String, Digested)>);
 
 /// A file that is none of users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -74,7 +74,7 @@ pub enum UserError {
 
 type Digested = [u8; 32];
 
-impl Credentials {
+impl UserCredentials {
     /// The credentials of `user`. White space within them is for servers that are fullpipe: those of iperf3 read words.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Credentials {
         read().ok_or(UserError::Unreadable)
     }
 
-    fn digest(&self) -> Digested {
+    fn password_digest(&self) -> Digested {
         let mut hash = Sha256::new();
         for part in ["{", &*self.user, "}", &**self.password] {
             hash.update(part);
@@ -120,14 +120,14 @@ impl Credentials {
     }
 }
 
-impl fmt::Debug for Credentials {
+impl fmt::Debug for UserCredentials {
     /// Never the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
-impl Users {
+impl UserList {
     /// The users in a file of this content: a line `user,digest` each, the digest in hexadecimal digits. As with
     /// iperf3, lines without a comma and those that begin with `#` say nothing, nor does what follows a second comma.
     ///
@@ -147,7 +147,7 @@ impl Users {
 
     /// Returns the number of the user that `text`, decrypted, names; `None` if there is no such user.
     pub fn number_of_user(&self, text: &[u8]) -> Option<usize> {
-        let (credentials, _) = Credentials::from_text(text).ok()?;
+        let (credentials, _) = UserCredentials::from_text(text).ok()?;
         self.0.iter().position(|(name, _)| *name == credentials.user)
     }
 
@@ -157,11 +157,11 @@ impl Users {
     ///
     /// # Errors
     /// Fails with the reason why the user may not come in.
-    pub fn check(&self, text: &[u8], now: u64, skew: Span) -> Result<(), UserError> {
-        let read = Credentials::from_text(text);
-        let nobody = Credentials { user: String::new(), password: Zeroizing::default() };
+    pub fn check_login(&self, text: &[u8], now: u64, skew: Span) -> Result<(), UserError> {
+        let read = UserCredentials::from_text(text);
+        let nobody = UserCredentials { user: String::new(), password: Zeroizing::default() };
         let (credentials, time) = read.as_ref().map_or((&nobody, 0), |(credentials, time)| (credentials, *time));
-        let digest = credentials.digest();
+        let digest = credentials.password_digest();
         let (is_known, is_right) = self.0.iter().fold((false, false), |(is_known, is_right), (name, theirs)| {
             let is_it = *name == credentials.user;
             (is_known | is_it, is_right | (is_it & is_same(theirs, &digest)))
@@ -177,7 +177,7 @@ impl Users {
     }
 }
 
-impl fmt::Debug for Users {
+impl fmt::Debug for UserList {
     /// Never the digests.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(user, _)| user)).finish()
@@ -207,16 +207,16 @@ mod tests {
                         not a user\n\
                         Luigi,BF7A49A846D44B454A5D11E7ACFAF13D138BBE0B7483AA3E050879700572709B,and more\n";
 
-    fn users(text: &str) -> Result<Users, UsersError> {
-        Users::from_file_content(text.as_bytes())
+    fn users(text: &str) -> Result<UserList, UsersError> {
+        UserList::from_file_content(text.as_bytes())
     }
 
-    fn credentials(user: &str, password: &str) -> Credentials {
-        Credentials::new(user.to_owned(), Zeroizing::new(password.to_owned())).unwrap()
+    fn credentials(user: &str, password: &str) -> UserCredentials {
+        UserCredentials::new(user.to_owned(), Zeroizing::new(password.to_owned())).unwrap()
     }
 
     fn check(text: &str, now: u64) -> Result<(), UserError> {
-        users(FILE).unwrap().check(text.as_bytes(), now, SKEW)
+        users(FILE).unwrap().check_login(text.as_bytes(), now, SKEW)
     }
 
     /// The expected text is the one that iperf3 3.12 encrypts, decrypted with openssl.
@@ -224,7 +224,7 @@ mod tests {
     fn the_text_is_iperf3s() {
         let text = "user: mario\npwd:  ros si\nts:   1795291439";
         assert_eq!(*credentials("mario", "ros si").to_text(NOW), text);
-        assert_eq!(Credentials::from_text(text.as_bytes()), Ok((credentials("mario", "ros si"), NOW)));
+        assert_eq!(UserCredentials::from_text(text.as_bytes()), Ok((credentials("mario", "ros si"), NOW)));
     }
 
     #[test]
@@ -263,13 +263,13 @@ mod tests {
         ] {
             assert_eq!(check(text, NOW), Err(UserError::Unreadable), "{text}");
         }
-        assert_eq!(users(FILE).unwrap().check(&[0xFF; 256], NOW, SKEW), Err(UserError::Unreadable));
+        assert_eq!(users(FILE).unwrap().check_login(&[0xFF; 256], NOW, SKEW), Err(UserError::Unreadable));
     }
 
     #[test]
     fn what_iperf3_cannot_carry_is_refused() {
         for (user, password, what) in [("", "x", "user name"), ("a\nb", "x", "user name"), ("a", "", "password")] {
-            let refused = Credentials::new(user.to_owned(), Zeroizing::new(password.to_owned())).unwrap_err();
+            let refused = UserCredentials::new(user.to_owned(), Zeroizing::new(password.to_owned())).unwrap_err();
             assert!(refused.to_string().contains(what), "{refused}");
         }
     }
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(users("# nobody\n"), Err(UsersError::Empty));
         assert_eq!(users("\nmario,rossi\n"), Err(UsersError::Line { line: 2 }));
         assert!(users("mario,rossi").unwrap_err().to_string().contains("printf '%s' '{NAME}PASSWORD'"));
-        assert_eq!(Users::from_file_content(&[0xFF, b',']), Err(UsersError::NotText));
+        assert_eq!(UserList::from_file_content(&[0xFF, b',']), Err(UsersError::NotText));
     }
 
     #[test]
@@ -292,12 +292,12 @@ mod tests {
         #[test]
         fn what_is_written_is_read(user in "[^\n\r\0]{1,40}", password in "[^\n\r\0]{1,40}", now in any::<u64>()) {
             let credentials = credentials(&user, &password);
-            prop_assert_eq!(Credentials::from_text(credentials.to_text(now).as_bytes()), Ok((credentials, now)));
+            prop_assert_eq!(UserCredentials::from_text(credentials.to_text(now).as_bytes()), Ok((credentials, now)));
         }
 
         #[test]
         fn no_text_lets_anybody_in(text in proptest::collection::vec(any::<u8>(), 0..300), file in ".{0,200}") {
-            prop_assert!(users(FILE).unwrap().check(&text, NOW, SKEW).is_err());
+            prop_assert!(users(FILE).unwrap().check_login(&text, NOW, SKEW).is_err());
             let _ = users(&file);
         }
     }

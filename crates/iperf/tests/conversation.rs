@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use fullpipe_iperf::{
-    Client, ClientAction, Cookie, DatagramCounts, Error, Parameters, Results, ServerAction, ServerOutput,
-    ServerSession, Step, StreamResult, Timeouts, data_connections, direction_of,
+    ClientAction, ClientSession, DatagramCounts, ServerAction, ServerOutput, ServerSession, SessionStep, StreamResult,
+    TestCookie, TestError, TestParameters, TestResults, Timeouts, data_connections, direction_of,
 };
 use fullpipe_record::{Cpu, Direction, EndReport, Request, Sample, TcpInfo, Transport};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 /// was asked for them, at both ends.
 struct World {
     now: Time,
-    client: Client,
+    client: ClientSession,
     server: ServerSession,
     to_server: Pipe,
     to_client: Pipe,
@@ -69,8 +69,8 @@ impl Pipe {
 
 impl World {
     fn new(request: Request, cuts: Vec<usize>) -> Self {
-        let cookie = Cookie::from_random([7; 36]);
-        let mut client = Client::new(&request, cookie, Time::ZERO, Timeouts::default()).unwrap();
+        let cookie = TestCookie::from_random([7; 36]);
+        let mut client = ClientSession::new(&request, cookie, Time::ZERO, Timeouts::default()).unwrap();
         // The listener reads the cookie, and only then is there a session.
         assert_eq!(client.next_action(), Some(ClientAction::Send(cookie.as_bytes().to_vec())));
         Self {
@@ -97,8 +97,8 @@ impl World {
                 self.connecting.front().copied(),
                 self.transfer_ends,
                 self.reports,
-                self.client.deadline(),
-                self.server.deadline(),
+                self.client.next_deadline(),
+                self.server.next_deadline(),
             ];
             let Some(next) = next.into_iter().flatten().min() else { return };
             self.now = self.now.max(next);
@@ -119,8 +119,8 @@ impl World {
             }
             let (up, down) = (self.to_server.take(self.now), self.to_client.take(self.now));
             busy |= !up.is_empty() || !down.is_empty();
-            self.server.receive(self.now, &up);
-            self.client.receive(self.now, &down);
+            self.server.receive_bytes(self.now, &up);
+            self.client.receive_bytes(self.now, &down);
             if self.connecting.pop_front_if(|at| *at <= self.now).is_some() {
                 busy = true;
                 assert!(self.server.stream_connected(self.now));
@@ -135,13 +135,13 @@ impl World {
             if self.reports.is_some_and(|at| at <= self.now) {
                 busy = true;
                 // Received or not: it goes on when the client has ended the test.
-                self.server.report(&stated(self.stated));
+                self.server.send_report(&stated(self.stated));
                 self.stated += 1;
                 self.reports = (self.stated < 20).then(|| self.now + Span::from_secs(1));
             }
             if !busy {
-                self.client.tick(self.now);
-                self.server.tick(self.now);
+                self.client.check_deadline(self.now);
+                self.server.check_deadline(self.now);
                 return;
             }
         }
@@ -192,13 +192,13 @@ enum Side {
     Server,
 }
 
-fn results_of(side: Side, request: &Request) -> Results {
+fn results_of(side: Side, request: &Request) -> TestResults {
     let sends = |n| (side == Side::Client) == (direction_of(request, n) == Direction::Upload);
     let stream = |n: u16| StreamResult {
         stream: n,
         bytes: ByteCount::new(1000 + u64::from(n)),
         retransmits: sends(n).then_some(SegCount::new(u64::from(n))),
-        datagrams: DatagramCounts::sent(u64::from(n), 0),
+        datagrams: DatagramCounts::from_sender(u64::from(n), 0),
         to: request.duration,
         ..StreamResult::default()
     };
@@ -210,12 +210,12 @@ fn results_of(side: Side, request: &Request) -> Results {
         memory: None,
     };
     let report = EndReport { samples: vec![sample], ..EndReport::default() };
-    Results {
+    TestResults {
         cpu: Cpu::default(),
         congestion: Some(if sends(0) { "bbr" } else { "cubic" }.to_owned()),
         streams: (0..data_connections(request)).map(stream).collect(),
         report: Some(Box::new(report)),
-        ..Results::default()
+        ..TestResults::default()
     }
 }
 
@@ -248,17 +248,17 @@ proptest! {
         let mut world = World::new(request.clone(), cuts);
         world.run();
         let seen = world.seen;
-        let server_saw = Results { report: None, ..results_of(Side::Client, &request) };
+        let server_saw = TestResults { report: None, ..results_of(Side::Client, &request) };
         prop_assert_eq!(seen.client_end, Some(ClientAction::Finished(results_of(Side::Server, &request))));
         prop_assert_eq!(seen.server_end, Some(ServerAction::Finished(server_saw)));
         prop_assert_eq!(seen.server_request, Some(request.clone()));
         prop_assert_eq!(seen.asked_for_report, Some(true));
         let flow = seen.client_flow.unwrap();
         let agreed = request.omit + request.duration;
-        prop_assert_eq!(seen.server_stop.unwrap().since(flow), agreed + DELAY);
+        prop_assert_eq!(seen.server_stop.unwrap().duration_since(flow), agreed + DELAY);
         // The client keeps draining for a round trip, until the server has stopped.
-        prop_assert_eq!(seen.client_collect.unwrap().since(flow), agreed + DELAY * 2);
-        prop_assert_eq!(flow.since(seen.server_flow.unwrap()), DELAY);
+        prop_assert_eq!(seen.client_collect.unwrap().duration_since(flow), agreed + DELAY * 2);
+        prop_assert_eq!(flow.duration_since(seen.server_flow.unwrap()), DELAY);
         // All that the server says until it learns that the test is over, each in its time.
         let expected: Vec<_> = (0..=agreed.as_nanos() / 1_000_000_000)
             .map(|second| (flow + Span::from_secs(second), stated(second)))
@@ -268,23 +268,24 @@ proptest! {
 }
 
 /// Returns what takes a machine from one step to the next.
-type ClientMove = fn(&mut Client, Time);
+type ClientMove = fn(&mut ClientSession, Time);
 type ServerMove<'a> = &'a dyn Fn(&mut ServerSession, Time);
 
 /// A client that is at `step`, with a server that said what it must to get there, and the time at which it got there.
-fn client_at(step: Step, request: &Request) -> (Client, Time) {
-    let mut client = Client::new(request, Cookie::from_random([0; 36]), Time::ZERO, Timeouts::default()).unwrap();
+fn client_at(step: SessionStep, request: &Request) -> (ClientSession, Time) {
+    let mut client =
+        ClientSession::new(request, TestCookie::from_random([0; 36]), Time::ZERO, Timeouts::default()).unwrap();
     let mut now = Time::ZERO;
-    let moves: [(Step, ClientMove); 9] = [
-        (Step::Greeting, |client, now| client.receive(now, &[9])),
-        (Step::Parameters, |client, now| client.receive(now, &[10])),
-        (Step::Streams, Client::streams_opened),
-        (Step::Start, |client, now| client.receive(now, &[1])),
-        (Step::Preparation, |client, now| client.receive(now, &[2])),
-        (Step::Transfer, Client::transfer_finished),
-        (Step::End, |client, now| client.receive(now, &[13])),
-        (Step::LocalResults, |client, now| client.local_results(now, Results::default())),
-        (Step::Results, |client, now| client.receive(now, b"\x00\x00\x00\x0e{\"streams\":[]}")),
+    let moves: [(SessionStep, ClientMove); 9] = [
+        (SessionStep::Greeting, |client, now| client.receive_bytes(now, &[9])),
+        (SessionStep::Parameters, |client, now| client.receive_bytes(now, &[10])),
+        (SessionStep::Streams, ClientSession::streams_opened),
+        (SessionStep::Start, |client, now| client.receive_bytes(now, &[1])),
+        (SessionStep::Preparation, |client, now| client.receive_bytes(now, &[2])),
+        (SessionStep::Transfer, ClientSession::transfer_finished),
+        (SessionStep::End, |client, now| client.receive_bytes(now, &[13])),
+        (SessionStep::LocalResults, |client, now| client.local_results(now, TestResults::default())),
+        (SessionStep::Results, |client, now| client.receive_bytes(now, b"\x00\x00\x00\x0e{\"streams\":[]}")),
     ];
     for (_, go_on) in moves.iter().take_while(|(at, _)| *at != step) {
         now = now + Span::from_secs(1);
@@ -294,24 +295,24 @@ fn client_at(step: Step, request: &Request) -> (Client, Time) {
     (client, now)
 }
 
-const CLIENT_STEPS: [Step; 10] = [
-    Step::Greeting,
-    Step::Parameters,
-    Step::Streams,
-    Step::Start,
-    Step::Preparation,
-    Step::Transfer,
-    Step::End,
-    Step::LocalResults,
-    Step::Results,
-    Step::Finish,
+const CLIENT_STEPS: [SessionStep; 10] = [
+    SessionStep::Greeting,
+    SessionStep::Parameters,
+    SessionStep::Streams,
+    SessionStep::Start,
+    SessionStep::Preparation,
+    SessionStep::Transfer,
+    SessionStep::End,
+    SessionStep::LocalResults,
+    SessionStep::Results,
+    SessionStep::Finish,
 ];
 
-fn last_action(client: &mut Client) -> Option<ClientAction> {
+fn last_action(client: &mut ClientSession) -> Option<ClientAction> {
     std::iter::from_fn(|| client.next_action()).last()
 }
 
-fn failure(client: &mut Client) -> Error {
+fn failure(client: &mut ClientSession) -> TestError {
     match last_action(client) {
         Some(ClientAction::Failed(error)) => error,
         other => panic!("the test should have failed, not {other:?}"),
@@ -327,57 +328,57 @@ fn a_client_that_is_stalled_gives_up_at_its_deadline_in_every_step() {
     for step in CLIENT_STEPS {
         let (mut client, since) = client_at(step, &four_streams());
         let after = Span::from_secs(match step {
-            Step::Streams => 4 * 10,
-            Step::Transfer => 10 + 2 + 10,
+            SessionStep::Streams => 4 * 10,
+            SessionStep::Transfer => 10 + 2 + 10,
             _ => 10,
         });
-        let deadline = client.deadline().unwrap();
+        let deadline = client.next_deadline().unwrap();
         assert_eq!(deadline, since + after, "{step:?}");
-        client.tick(Time::from_nanos(deadline.as_nanos() - 1));
+        client.check_deadline(Time::from_nanos(deadline.as_nanos() - 1));
         assert_eq!(client.next_action(), None, "{step:?}");
-        client.tick(deadline);
-        assert_eq!(failure(&mut client), Error::Timeout { step, after });
-        assert_eq!(client.deadline(), None);
+        client.check_deadline(deadline);
+        assert_eq!(failure(&mut client), TestError::Timeout { step, after });
+        assert_eq!(client.next_deadline(), None);
     }
 }
 
 #[test]
 fn a_server_that_says_nothing_may_be_iperf2() {
-    let (mut client, _) = client_at(Step::Greeting, &four_streams());
-    client.tick(client.deadline().unwrap());
+    let (mut client, _) = client_at(SessionStep::Greeting, &four_streams());
+    client.check_deadline(client.next_deadline().unwrap());
     let sentence = "gave up after 10 s while waiting for the server's first answer (iperf2 servers mostly say nothing \
                     to an iperf3 client)";
     assert_eq!(failure(&mut client).to_string(), sentence);
     // What iperf 2.1.8 says if the cookie begins with 2, recorded.
-    let (mut client, now) = client_at(Step::Greeting, &four_streams());
-    client.receive(now, b"\0\0\0\x02\0\0\0\x1C\0\0\0\0\0\x02\0\x01\0\x08\0\x03\0\0\0\0\0\0\0\0");
+    let (mut client, now) = client_at(SessionStep::Greeting, &four_streams());
+    client.receive_bytes(now, b"\0\0\0\x02\0\0\0\x1C\0\0\0\0\0\x02\0\x01\0\x08\0\x03\0\0\0\0\0\0\0\0");
     assert!(failure(&mut client).to_string().ends_with("it began with the byte 0x00, as iperf2 does"));
 }
 
 #[test]
 fn results_that_trickle_in_have_thirty_seconds_in_all() {
-    let (mut client, since) = client_at(Step::Results, &four_streams());
-    client.receive(since, &100_u32.to_be_bytes());
+    let (mut client, since) = client_at(SessionStep::Results, &four_streams());
+    client.receive_bytes(since, &100_u32.to_be_bytes());
     for second in [9, 18, 27] {
         let now = since + Span::from_secs(second);
-        client.tick(now);
-        client.receive(now, b" ");
+        client.check_deadline(now);
+        client.receive_bytes(now, b" ");
     }
-    let deadline = client.deadline().unwrap();
+    let deadline = client.next_deadline().unwrap();
     assert_eq!(deadline, since + Span::from_secs(30));
-    client.tick(deadline);
-    assert_eq!(failure(&mut client), Error::Timeout { step: Step::Results, after: Span::from_secs(30) });
+    client.check_deadline(deadline);
+    assert_eq!(failure(&mut client), TestError::Timeout { step: SessionStep::Results, after: Span::from_secs(30) });
 }
 
 #[test]
 fn a_client_whose_server_closes_fails_in_every_step_but_the_last() {
     for step in CLIENT_STEPS {
         let (mut client, _) = client_at(step, &four_streams());
-        client.closed();
-        if step == Step::Finish {
-            assert_eq!(last_action(&mut client), Some(ClientAction::Finished(Results::default())));
+        client.connection_closed();
+        if step == SessionStep::Finish {
+            assert_eq!(last_action(&mut client), Some(ClientAction::Finished(TestResults::default())));
         } else {
-            assert_eq!(failure(&mut client), Error::Closed { step });
+            assert_eq!(failure(&mut client), TestError::Closed { step });
         }
     }
 }
@@ -405,7 +406,7 @@ fn a_server_may_refuse_or_stop_in_every_step() {
         ] {
             let (mut client, now) = client_at(step, &four_streams());
             for byte in bytes {
-                client.receive(now, &[*byte]);
+                client.receive_bytes(now, &[*byte]);
             }
             assert_eq!(failure(&mut client).to_string(), text);
         }
@@ -419,16 +420,16 @@ fn an_error_with_one_number_or_none_does_not_block_the_client() {
         (&[0xFE, 0, 0], "it did not say why"),
         (&[0xFE, 0, 0, 0x10, 0, 0, 0], "iperf3 error 4096"),
     ] {
-        let (mut client, now) = client_at(Step::Parameters, &four_streams());
-        client.receive(now, bytes);
+        let (mut client, now) = client_at(SessionStep::Parameters, &four_streams());
+        client.receive_bytes(now, bytes);
         assert_eq!(client.next_action(), None);
-        client.closed();
+        client.connection_closed();
         assert!(failure(&mut client).to_string().ends_with(text));
 
-        let (mut client, now) = client_at(Step::Parameters, &four_streams());
-        client.receive(now, bytes);
-        assert_eq!(client.deadline(), Some(now + Span::from_secs(1)));
-        client.tick(now + Span::from_secs(1));
+        let (mut client, now) = client_at(SessionStep::Parameters, &four_streams());
+        client.receive_bytes(now, bytes);
+        assert_eq!(client.next_deadline(), Some(now + Span::from_secs(1)));
+        client.check_deadline(now + Span::from_secs(1));
         assert!(failure(&mut client).to_string().ends_with(text));
     }
 }
@@ -436,39 +437,39 @@ fn an_error_with_one_number_or_none_does_not_block_the_client() {
 #[test]
 fn another_program_on_the_port_is_distinguished_from_iperf3() {
     for banner in [&b"SSH-2.0-OpenSSH_9.6\r\n"[..], b"HTTP/1.1 400 Bad Request\r\n", b"220 mail\r\n", b"\r\n"] {
-        let (mut client, now) = client_at(Step::Greeting, &four_streams());
-        client.receive(now, banner);
-        assert_eq!(failure(&mut client), Error::NotIperf3 { first: banner[0] });
+        let (mut client, now) = client_at(SessionStep::Greeting, &four_streams());
+        client.receive_bytes(now, banner);
+        assert_eq!(failure(&mut client), TestError::NotIperf3 { first: banner[0] });
     }
 }
 
 #[test]
 fn states_out_of_order_end_the_test() {
     for (step, bytes) in [
-        (Step::Parameters, &[9][..]),
-        (Step::Start, &[2]),
-        (Step::Preparation, &[1]),
-        (Step::Transfer, &[13]),
-        (Step::End, &[14]),
-        (Step::Finish, &[16]),
-        (Step::Transfer, &[3]),
-        (Step::Streams, &[1; 12]),
-        (Step::Parameters, &[0x66]),
-        (Step::Start, &[0x66]),
-        (Step::Preparation, &[0x66]),
-        (Step::Finish, &[0x66]),
-        (Step::LocalResults, &[0; 12]),
+        (SessionStep::Parameters, &[9][..]),
+        (SessionStep::Start, &[2]),
+        (SessionStep::Preparation, &[1]),
+        (SessionStep::Transfer, &[13]),
+        (SessionStep::End, &[14]),
+        (SessionStep::Finish, &[16]),
+        (SessionStep::Transfer, &[3]),
+        (SessionStep::Streams, &[1; 12]),
+        (SessionStep::Parameters, &[0x66]),
+        (SessionStep::Start, &[0x66]),
+        (SessionStep::Preparation, &[0x66]),
+        (SessionStep::Finish, &[0x66]),
+        (SessionStep::LocalResults, &[0; 12]),
     ] {
         let (mut client, now) = client_at(step, &four_streams());
-        client.receive(now, bytes);
-        assert_eq!(failure(&mut client), Error::OutOfOrder { got: bytes[0], step });
+        client.receive_bytes(now, bytes);
+        assert_eq!(failure(&mut client), TestError::OutOfOrder { got: bytes[0], step });
     }
 }
 
 #[test]
 fn a_server_faster_than_the_own_driver_is_waited_for() {
-    let (mut client, now) = client_at(Step::Streams, &four_streams());
-    client.receive(now, &[1, 2]);
+    let (mut client, now) = client_at(SessionStep::Streams, &four_streams());
+    client.receive_bytes(now, &[1, 2]);
     assert_eq!(client.next_action(), None);
     client.streams_opened(now);
     assert_eq!(client.next_action(), Some(ClientAction::StartTransfer));
@@ -483,33 +484,33 @@ const EMPTY_REPORT: &str = r#"{"sockets":[],"samples":[]}"#;
 
 #[test]
 fn a_report_before_the_own_driver_is_ready_is_waited_for() {
-    let (mut client, now) = client_at(Step::Streams, &four_streams());
+    let (mut client, now) = client_at(SessionStep::Streams, &four_streams());
     let report = stated(7);
     let said = [&[1, 2][..], &reported(&serde_json::to_string(&report).unwrap())].concat();
     for byte in said {
-        client.receive(now, &[byte]);
+        client.receive_bytes(now, &[byte]);
         assert_eq!(client.next_action(), None);
     }
     client.streams_opened(now);
     assert_eq!(client.next_action(), Some(ClientAction::StartTransfer));
     assert_eq!(client.next_action(), Some(ClientAction::Reported(Box::new(report))));
     // But not forever.
-    let (mut client, now) = client_at(Step::Streams, &four_streams());
-    client.receive(now, &[&[1, 2, 0x66][..], &vec![0; 2 << 20]].concat());
-    assert_eq!(failure(&mut client), Error::OutOfOrder { got: 1, step: Step::Streams });
+    let (mut client, now) = client_at(SessionStep::Streams, &four_streams());
+    client.receive_bytes(now, &[&[1, 2, 0x66][..], &vec![0; 2 << 20]].concat());
+    assert_eq!(failure(&mut client), TestError::OutOfOrder { got: 1, step: SessionStep::Streams });
 }
 
 #[test]
 fn hostile_reports_end_the_test() {
     let announced = "the other end announced interim results of 2 MiB; at most 1 MiB are accepted";
-    for step in [Step::Transfer, Step::End] {
+    for step in [SessionStep::Transfer, SessionStep::End] {
         for (bytes, text) in [
             (&b"\x66\x00\x20\x00\x00"[..], announced),
             (b"\x66\x00\x00\x00\x02[]", "cannot read the other end's interim results: it is not a JSON object"),
             (b"\x66\x00\x00\x00\x02{}", "cannot read the other end's interim results: missing field `sockets`"),
         ] {
             let (mut client, now) = client_at(step, &four_streams());
-            client.receive(now, bytes);
+            client.receive_bytes(now, bytes);
             let error = failure(&mut client).to_string();
             assert!(error.starts_with(text), "{error}");
         }
@@ -518,53 +519,53 @@ fn hostile_reports_end_the_test() {
 
 #[test]
 fn half_a_report_does_not_move_a_deadline() {
-    for step in [Step::Transfer, Step::End] {
+    for step in [SessionStep::Transfer, SessionStep::End] {
         let (mut client, now) = client_at(step, &four_streams());
-        let deadline = client.deadline().unwrap();
+        let deadline = client.next_deadline().unwrap();
         for byte in &reported(EMPTY_REPORT)[..20] {
-            client.receive(now + Span::from_secs(1), &[*byte]);
+            client.receive_bytes(now + Span::from_secs(1), &[*byte]);
         }
-        assert_eq!(client.deadline(), Some(deadline));
-        client.tick(deadline);
-        assert!(matches!(failure(&mut client), Error::Timeout { .. }));
+        assert_eq!(client.next_deadline(), Some(deadline));
+        client.check_deadline(deadline);
+        assert!(matches!(failure(&mut client), TestError::Timeout { .. }));
     }
 }
 
 #[test]
 fn a_server_that_reports_without_end_is_not_read_without_end() {
     // Twelve seconds, two reports each, and a hundred.
-    let (mut client, now) = client_at(Step::Transfer, &four_streams());
+    let (mut client, now) = client_at(SessionStep::Transfer, &four_streams());
     let report = reported(EMPTY_REPORT);
     for _ in 0..124 {
-        client.receive(now, &report);
+        client.receive_bytes(now, &report);
         assert!(matches!(client.next_action(), Some(ClientAction::Reported(_))));
     }
-    client.receive(now, &report);
-    assert_eq!(failure(&mut client), Error::OutOfOrder { got: 0x66, step: Step::Transfer });
+    client.receive_bytes(now, &report);
+    assert_eq!(failure(&mut client), TestError::OutOfOrder { got: 0x66, step: SessionStep::Transfer });
 }
 
 #[test]
 fn a_client_that_did_not_say_that_it_is_fullpipe_gets_no_report() {
-    let parameters = Parameters::decode(br#"{"tcp":true,"time":10}"#).unwrap();
-    let cookie = Cookie::from_random([0; 36]);
-    let mut client = Client::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default()).unwrap();
-    client.receive(Time::ZERO, &[9]);
-    client.receive(Time::ZERO, &[10]);
+    let parameters = TestParameters::decode_json(br#"{"tcp":true,"time":10}"#).unwrap();
+    let cookie = TestCookie::from_random([0; 36]);
+    let mut client = ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default()).unwrap();
+    client.receive_bytes(Time::ZERO, &[9]);
+    client.receive_bytes(Time::ZERO, &[10]);
     client.streams_opened(Time::ZERO);
-    client.receive(Time::ZERO, &[1, 2]);
-    client.receive(Time::ZERO, &reported(EMPTY_REPORT));
-    assert_eq!(failure(&mut client), Error::OutOfOrder { got: 0x66, step: Step::Transfer });
+    client.receive_bytes(Time::ZERO, &[1, 2]);
+    client.receive_bytes(Time::ZERO, &reported(EMPTY_REPORT));
+    assert_eq!(failure(&mut client), TestError::OutOfOrder { got: 0x66, step: SessionStep::Transfer });
 }
 
 const FULLPIPE: &str = r#"{"tcp":true,"time":1,"parallel":2,"x_fullpipe":{"version":1}}"#;
 
 #[test]
 fn a_server_reports_to_fullpipe_clients_alone_and_only_while_data_flows() {
-    for (parameters, stated) in [(FULLPIPE, &[Step::Transfer][..]), (RECORDED_3_12, &[])] {
+    for (parameters, stated) in [(FULLPIPE, &[SessionStep::Transfer][..]), (RECORDED_3_12, &[])] {
         for step in SERVER_STEPS {
             let (mut server, _) = server_at(step, parameters);
             assert_eq!(server.takes_reports(), stated.contains(&step), "{step:?}");
-            server.report(&EndReport::default());
+            server.send_report(&EndReport::default());
             let message = reported(r#"{"settings":null,"cpu":null,"sockets":[],"samples":[]}"#);
             let expected = if stated.contains(&step) { vec![ServerAction::Report(message)] } else { Vec::new() };
             assert_eq!(actions(&mut server), expected, "{step:?}");
@@ -574,15 +575,15 @@ fn a_server_reports_to_fullpipe_clients_alone_and_only_while_data_flows() {
 
 #[test]
 fn a_report_that_waits_does_not_hold_up_a_servers_deadlines() {
-    let (mut server, since) = server_at(Step::Transfer, FULLPIPE);
+    let (mut server, since) = server_at(SessionStep::Transfer, FULLPIPE);
     for second in 0..41 {
-        server.tick(since + Span::from_secs(second));
-        server.report(&stated(second));
+        server.check_deadline(since + Span::from_secs(second));
+        server.send_report(&stated(second));
         assert!(matches!(actions(&mut server)[..], [ServerAction::Report(_)]));
     }
     let after = Span::from_secs(41);
-    server.tick(since + after);
-    assert_eq!(breakdown(&mut server), (refusal_bytes(160), Error::Timeout { step: Step::Transfer, after }));
+    server.check_deadline(since + after);
+    assert_eq!(breakdown(&mut server), (refusal_bytes(160), TestError::Timeout { step: SessionStep::Transfer, after }));
 }
 
 #[test]
@@ -593,30 +594,36 @@ fn hostile_results_end_the_test() {
         (b"\x00\x00\x00\x00", "cannot read the other end's results: it is not a JSON object"),
         (b"\x00\x00\x00\x02[]", "cannot read the other end's results: it is not a JSON object"),
     ] {
-        let (mut client, now) = client_at(Step::Results, &four_streams());
-        client.receive(now, bytes);
+        let (mut client, now) = client_at(SessionStep::Results, &four_streams());
+        client.receive_bytes(now, bytes);
         assert_eq!(failure(&mut client).to_string(), text);
     }
 }
 
 #[test]
 fn a_client_that_cannot_open_or_is_interrupted_informs_the_server() {
-    let (mut client, _) = client_at(Step::Streams, &four_streams());
+    let (mut client, _) = client_at(SessionStep::Streams, &four_streams());
     client.open_failed("connection refused");
     assert_eq!(client.next_action(), Some(ClientAction::Send(vec![12])));
     assert_eq!(failure(&mut client).to_string(), "cannot open the data connections: connection refused");
 
-    let (mut client, _) = client_at(Step::Transfer, &four_streams());
-    client.interrupt();
+    let (mut client, _) = client_at(SessionStep::Transfer, &four_streams());
+    client.interrupt_test();
     assert_eq!(client.next_action(), Some(ClientAction::Send(vec![12])));
-    assert_eq!(failure(&mut client), Error::ClientTerminated { step: Step::Transfer });
-    client.interrupt();
-    client.closed();
+    assert_eq!(failure(&mut client), TestError::ClientTerminated { step: SessionStep::Transfer });
+    client.interrupt_test();
+    client.connection_closed();
     assert_eq!(client.next_action(), None);
 }
 
-const SERVER_STEPS: [Step; 6] =
-    [Step::Parameters, Step::Streams, Step::Transfer, Step::Results, Step::LocalResults, Step::Finish];
+const SERVER_STEPS: [SessionStep; 6] = [
+    SessionStep::Parameters,
+    SessionStep::Streams,
+    SessionStep::Transfer,
+    SessionStep::Results,
+    SessionStep::LocalResults,
+    SessionStep::Finish,
+];
 
 const RECORDED_3_12: &str = concat!(
     r#"{"tcp":true,"omit":1,"time":1,"num":0,"blockcount":0,"MSS":1400,"parallel":2,"reverse":true,"window":65536,"#,
@@ -627,18 +634,20 @@ fn message(json: &str) -> Vec<u8> {
     [&u32::try_from(json.len()).unwrap().to_be_bytes()[..], json.as_bytes()].concat()
 }
 
-fn server_at(step: Step, parameters: &str) -> (ServerSession, Time) {
+fn server_at(step: SessionStep, parameters: &str) -> (ServerSession, Time) {
     let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
     let mut now = Time::ZERO;
     let connect_both = |server: &mut ServerSession, now| {
         assert!(server.stream_connected(now) && server.stream_connected(now));
     };
-    let moves: [(Step, ServerMove); 5] = [
-        (Step::Parameters, &|server, now| server.receive(now, &message(parameters))),
-        (Step::Streams, &connect_both),
-        (Step::Transfer, &|server, now| server.receive(now, &[4])),
-        (Step::Results, &|server, now| server.receive(now, &message(r#"{"streams":[]}"#))),
-        (Step::LocalResults, &|server, now| server.local_results(now, results_of(Side::Server, &Request::default()))),
+    let moves: [(SessionStep, ServerMove); 5] = [
+        (SessionStep::Parameters, &|server, now| server.receive_bytes(now, &message(parameters))),
+        (SessionStep::Streams, &connect_both),
+        (SessionStep::Transfer, &|server, now| server.receive_bytes(now, &[4])),
+        (SessionStep::Results, &|server, now| server.receive_bytes(now, &message(r#"{"streams":[]}"#))),
+        (SessionStep::LocalResults, &|server, now| {
+            server.local_results(now, results_of(Side::Server, &Request::default()))
+        }),
     ];
     for (_, go_on) in moves.iter().take_while(|(at, _)| *at != step) {
         now = now + Span::from_secs(1);
@@ -653,7 +662,7 @@ fn actions(server: &mut ServerSession) -> Vec<ServerAction> {
 }
 
 /// Returns the refusal that the client gets, and why the session failed.
-fn breakdown(server: &mut ServerSession) -> (Vec<u8>, Error) {
+fn breakdown(server: &mut ServerSession) -> (Vec<u8>, TestError) {
     match &actions(server)[..] {
         [ServerAction::Send(bytes), ServerAction::Failed(error)] => (bytes.clone(), error.clone()),
         [ServerAction::Failed(error)] => (Vec::new(), error.clone()),
@@ -670,43 +679,43 @@ fn a_server_whose_client_is_stalled_gives_up_at_its_deadline_in_every_step() {
     for step in SERVER_STEPS {
         let (mut server, since) = server_at(step, RECORDED_3_12);
         let after = Span::from_secs(match step {
-            Step::Transfer => 1 + 1 + 40,
-            Step::Results => 30,
+            SessionStep::Transfer => 1 + 1 + 40,
+            SessionStep::Results => 30,
             _ => 10,
         });
-        let deadline = server.deadline().unwrap();
+        let deadline = server.next_deadline().unwrap();
         assert_eq!(deadline, since + after, "{step:?}");
-        server.tick(Time::from_nanos(deadline.as_nanos() - 1));
+        server.check_deadline(Time::from_nanos(deadline.as_nanos() - 1));
         assert_eq!(server.next_action(), None, "{step:?}");
-        server.tick(deadline);
-        if step == Step::Finish {
-            assert_eq!(actions(&mut server), [ServerAction::Finished(Results::default())]);
+        server.check_deadline(deadline);
+        if step == SessionStep::Finish {
+            assert_eq!(actions(&mut server), [ServerAction::Finished(TestResults::default())]);
         } else {
-            let number = if step == Step::Transfer { 160 } else { 144 };
-            assert_eq!(breakdown(&mut server), (refusal_bytes(number), Error::Timeout { step, after }));
+            let number = if step == SessionStep::Transfer { 160 } else { 144 };
+            assert_eq!(breakdown(&mut server), (refusal_bytes(number), TestError::Timeout { step, after }));
         }
-        assert_eq!(server.deadline(), None);
+        assert_eq!(server.next_deadline(), None);
     }
 }
 
 #[test]
 fn a_test_without_a_duration_is_not_ended_early() {
     let parameters = r#"{"tcp":true,"num":1048576,"parallel":2,"len":131072}"#;
-    let (server, since) = server_at(Step::Transfer, parameters);
-    assert_eq!(server.deadline(), Some(since + Span::from_secs(86_440)));
+    let (server, since) = server_at(SessionStep::Transfer, parameters);
+    assert_eq!(server.next_deadline(), Some(since + Span::from_secs(86_440)));
 }
 
 #[test]
 fn every_data_connection_renews_the_wait_for_the_next() {
-    let (mut server, since) = server_at(Step::Streams, RECORDED_3_12);
+    let (mut server, since) = server_at(SessionStep::Streams, RECORDED_3_12);
     let later = since + Span::from_secs(9);
     assert!(server.stream_connected(later));
-    assert_eq!(server.deadline(), Some(later + Span::from_secs(10)));
+    assert_eq!(server.next_deadline(), Some(later + Span::from_secs(10)));
 }
 
 #[test]
 fn a_data_connection_too_many_is_not_the_tests() {
-    for step in SERVER_STEPS.into_iter().filter(|step| *step != Step::Streams) {
+    for step in SERVER_STEPS.into_iter().filter(|step| *step != SessionStep::Streams) {
         let (mut server, now) = server_at(step, RECORDED_3_12);
         assert!(!server.stream_connected(now), "{step:?}");
     }
@@ -716,14 +725,14 @@ fn a_data_connection_too_many_is_not_the_tests() {
 fn a_client_may_leave_in_every_step() {
     for step in SERVER_STEPS {
         let (mut server, now) = server_at(step, RECORDED_3_12);
-        server.receive(now, &[12]);
-        assert_eq!(breakdown(&mut server), (Vec::new(), Error::ClientTerminated { step }));
+        server.receive_bytes(now, &[12]);
+        assert_eq!(breakdown(&mut server), (Vec::new(), TestError::ClientTerminated { step }));
 
         let (mut server, _) = server_at(step, RECORDED_3_12);
-        server.closed();
+        server.connection_closed();
         match step {
-            Step::Finish => assert_eq!(actions(&mut server), [ServerAction::Finished(Results::default())]),
-            _ => assert_eq!(breakdown(&mut server), (Vec::new(), Error::ClientClosed { step })),
+            SessionStep::Finish => assert_eq!(actions(&mut server), [ServerAction::Finished(TestResults::default())]),
+            _ => assert_eq!(breakdown(&mut server), (Vec::new(), TestError::ClientClosed { step })),
         }
     }
 }
@@ -732,8 +741,8 @@ fn a_client_may_leave_in_every_step() {
 fn a_server_may_be_stopped_in_every_step() {
     for step in SERVER_STEPS {
         let (mut server, _) = server_at(step, RECORDED_3_12);
-        server.shutdown();
-        assert_eq!(breakdown(&mut server), (vec![11], Error::ServerTerminated { step }));
+        server.announce_shutdown();
+        assert_eq!(breakdown(&mut server), (vec![11], TestError::ServerTerminated { step }));
     }
 }
 
@@ -747,58 +756,58 @@ fn bad_parameters_are_answered_with_two_numbers_instead_of_ten() {
         ("[]", 114),
         ("not JSON", 114),
     ] {
-        let (mut server, now) = server_at(Step::Parameters, "");
-        server.receive(now, &message(parameters));
+        let (mut server, now) = server_at(SessionStep::Parameters, "");
+        server.receive_bytes(now, &message(parameters));
         assert_eq!(breakdown(&mut server).0, refusal_bytes(number), "{parameters}");
     }
-    let (mut server, now) = server_at(Step::Parameters, "");
-    server.receive(now, &[0, 1, 0, 1]);
+    let (mut server, now) = server_at(SessionStep::Parameters, "");
+    server.receive_bytes(now, &[0, 1, 0, 1]);
     assert_eq!(breakdown(&mut server).0, refusal_bytes(114));
 }
 
 #[test]
 fn what_the_driver_cannot_do_reaches_the_client() {
-    let (mut server, _) = server_at(Step::Streams, RECORDED_3_12);
-    let refusal = fullpipe_iperf::Refusal {
+    let (mut server, _) = server_at(SessionStep::Streams, RECORDED_3_12);
+    let refusal = fullpipe_iperf::TestRefusal {
         number: fullpipe_iperf::ErrorNumber::CONGESTION,
         why: "this kernel has no reno".to_owned(),
     };
-    server.refuse(refusal.clone(), Some(2));
+    server.refuse_test(refusal.clone(), Some(2));
     let stated = vec![0xFE, 0, 0, 0, 134, 0, 0, 0, 2];
-    assert_eq!(breakdown(&mut server), (stated, Error::Refused(refusal)));
+    assert_eq!(breakdown(&mut server), (stated, TestError::Refused(refusal)));
 }
 
 #[test]
 fn a_refusal_takes_the_place_of_the_consent() {
     let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
-    server.receive(Time::ZERO, &message(RECORDED_3_12));
+    server.receive_bytes(Time::ZERO, &message(RECORDED_3_12));
     assert_eq!(server.next_action(), Some(ServerAction::Send(vec![9])));
     assert!(matches!(server.next_action(), Some(ServerAction::ExpectStreams(_))));
     let number = fullpipe_iperf::ErrorNumber::MAX_DURATION;
-    server.refuse(fullpipe_iperf::Refusal { number, why: "too long for us".to_owned() }, None);
+    server.refuse_test(fullpipe_iperf::TestRefusal { number, why: "too long for us".to_owned() }, None);
     assert_eq!(breakdown(&mut server).0, refusal_bytes(37));
 }
 
 #[test]
 fn the_servers_output_goes_to_a_client_that_asked() {
-    let stated = |parameters: Parameters| {
-        let cookie = Cookie::from_random([0; 36]);
-        let mut client = Client::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default()).unwrap();
-        client.receive(Time::ZERO, &[9]);
+    let stated = |parameters: TestParameters| {
+        let cookie = TestCookie::from_random([0; 36]);
+        let mut client = ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default()).unwrap();
+        client.receive_bytes(Time::ZERO, &[9]);
         let asked = std::iter::from_fn(|| client.next_action()).last();
         let Some(ClientAction::Send(asked)) = asked else { panic!("parameters should have been sent, not {asked:?}") };
         let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
-        server.receive(Time::ZERO, &asked);
+        server.receive_bytes(Time::ZERO, &asked);
         assert!(server.stream_connected(Time::ZERO));
-        server.receive(Time::ZERO, &[4]);
-        server.receive(Time::ZERO, &message(r#"{"streams":[]}"#));
+        server.receive_bytes(Time::ZERO, &[4]);
+        server.receive_bytes(Time::ZERO, &message(r#"{"streams":[]}"#));
         let output = Some(ServerOutput::Text("what was printed".to_owned()));
         actions(&mut server);
-        server.local_results(Time::ZERO, Results { server_output: output, ..Results::default() });
+        server.local_results(Time::ZERO, TestResults { server_output: output, ..TestResults::default() });
         let Some(ServerAction::Send(results)) = server.next_action() else { panic!("results should have been sent") };
-        Results::decode(&results[4..], 1).unwrap().server_output
+        TestResults::decode_json(&results[4..], 1).unwrap().server_output
     };
-    let parameters = Parameters::from_request(&Request::default()).unwrap();
+    let parameters = TestParameters::from_request(&Request::default()).unwrap();
     assert_eq!(stated(parameters.clone()), None);
     let output = stated(parameters.with_server_output());
     assert_eq!(output, Some(ServerOutput::Text("what was printed".to_owned())));
@@ -806,25 +815,30 @@ fn the_servers_output_goes_to_a_client_that_asked() {
 
 #[test]
 fn a_client_out_of_order_is_reported_so() {
-    for (step, byte) in [(Step::Streams, 4), (Step::Transfer, 16), (Step::LocalResults, 4), (Step::Finish, 4)] {
+    for (step, byte) in [
+        (SessionStep::Streams, 4),
+        (SessionStep::Transfer, 16),
+        (SessionStep::LocalResults, 4),
+        (SessionStep::Finish, 4),
+    ] {
         let (mut server, now) = server_at(step, RECORDED_3_12);
-        server.receive(now, &[byte]);
-        assert_eq!(breakdown(&mut server), (refusal_bytes(110), Error::OutOfOrder { got: byte, step }));
+        server.receive_bytes(now, &[byte]);
+        assert_eq!(breakdown(&mut server), (refusal_bytes(110), TestError::OutOfOrder { got: byte, step }));
     }
 }
 
 #[test]
 fn an_iperf3_client_is_not_sent_our_report() {
-    let (mut server, now) = server_at(Step::Results, RECORDED_3_12);
+    let (mut server, now) = server_at(SessionStep::Results, RECORDED_3_12);
     let stated = r#"{"streams":[{"id":1,"bytes":5,"retransmits":18446744073709551615}],"server_output_text":"mine"}"#;
-    server.receive(now, &message(stated));
+    server.receive_bytes(now, &message(stated));
     assert_eq!(actions(&mut server), [ServerAction::CollectResults { report: false }]);
     server.local_results(now, results_of(Side::Server, &Request::default()));
     let sent = actions(&mut server);
     let [ServerAction::Send(results), ServerAction::Send(display)] = &sent[..] else { panic!("{sent:?}") };
     assert!(!String::from_utf8_lossy(results).contains("x_fullpipe"));
     assert_eq!(display, &[14]);
-    server.receive(now, &[16]);
+    server.receive_bytes(now, &[16]);
     let [ServerAction::Finished(results)] = &actions(&mut server)[..] else { panic!("it should have finished") };
     assert_eq!((results.streams[0].bytes, results.streams[0].retransmits), (ByteCount::new(5), None));
     assert_eq!(results.server_output, None);
@@ -833,15 +847,15 @@ fn an_iperf3_client_is_not_sent_our_report() {
 /// The server of iperf3 3.12, word for word, in a reverse test that announced our extension.
 #[test]
 fn a_recorded_server_of_3_12_is_understood() {
-    let (mut client, now) = client_at(Step::Greeting, &Request::default());
-    client.receive(now, &[9]);
-    client.receive(now, &[10]);
+    let (mut client, now) = client_at(SessionStep::Greeting, &Request::default());
+    client.receive_bytes(now, &[9]);
+    client.receive_bytes(now, &[10]);
     client.streams_opened(now);
-    client.receive(now, &[1, 2]);
+    client.receive_bytes(now, &[1, 2]);
     client.transfer_finished(now);
-    client.receive(now, &[13]);
-    client.local_results(now, Results::default());
-    client.receive(
+    client.receive_bytes(now, &[13]);
+    client.local_results(now, TestResults::default());
+    client.receive_bytes(
         now,
         &message(concat!(
             r#"{"cpu_util_total":88.594980437444633,"cpu_util_user":0,"cpu_util_system":88.5959759873366,"#,
@@ -849,7 +863,7 @@ fn a_recorded_server_of_3_12_is_understood() {
             r#""retransmits":6,"jitter":0,"errors":0,"packets":0,"start_time":0,"end_time":0.200892}]}"#
         )),
     );
-    client.receive(now, &[14]);
+    client.receive_bytes(now, &[14]);
     let said: Vec<_> = std::iter::from_fn(|| client.next_action()).collect();
     let [.., ClientAction::Send(done), ClientAction::Finished(results)] = &said[..] else { panic!("{said:?}") };
     assert_eq!(done, &[16]);

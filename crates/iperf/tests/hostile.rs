@@ -1,6 +1,6 @@
 //! Peers that send anything at any time, and drivers that call anything at any time.
 
-use fullpipe_iperf::{Client, ClientAction, Cookie, Results, ServerAction, ServerSession, Timeouts};
+use fullpipe_iperf::{ClientAction, ClientSession, ServerAction, ServerSession, TestCookie, TestResults, Timeouts};
 use fullpipe_record::{EndReport, Request};
 use fullpipe_units::{Span, Time};
 use proptest::prelude::*;
@@ -57,31 +57,31 @@ proptest! {
 
     #[test]
     fn a_client_ends_once_and_then_is_still(events in prop::collection::vec(any_event(), 0..40)) {
-        let cookie = Cookie::from_random([0; 36]);
-        let mut client = Client::new(&Request::default(), cookie, Time::ZERO, Timeouts::default()).unwrap();
+        let cookie = TestCookie::from_random([0; 36]);
+        let mut client = ClientSession::new(&Request::default(), cookie, Time::ZERO, Timeouts::default()).unwrap();
         let mut now = Time::ZERO;
         let mut over = false;
         for event in events {
             match event {
-                Event::Receive(bytes) => client.receive(now, &bytes),
+                Event::Receive(bytes) => client.receive_bytes(now, &bytes),
                 Event::Proceed => {
                     client.streams_opened(now);
                     client.transfer_finished(now);
                 }
-                Event::Results => client.local_results(now, Results::default()),
+                Event::Results => client.local_results(now, TestResults::default()),
                 Event::Report => {}
                 Event::Wait(seconds) => {
                     now = now + Span::from_secs(seconds);
-                    client.tick(now);
+                    client.check_deadline(now);
                 }
-                Event::Close => client.closed(),
-                Event::Interrupt => client.interrupt(),
+                Event::Close => client.connection_closed(),
+                Event::Interrupt => client.interrupt_test(),
             }
             while let Some(action) = client.next_action() {
                 prop_assert!(!over, "{:?} after the end", action);
                 over = matches!(action, ClientAction::Finished(_) | ClientAction::Failed(_));
             }
-            prop_assert_eq!(client.deadline().is_none(), over);
+            prop_assert_eq!(client.next_deadline().is_none(), over);
         }
     }
 
@@ -92,24 +92,24 @@ proptest! {
         let mut over = false;
         for event in events {
             match event {
-                Event::Receive(bytes) => server.receive(now, &bytes),
+                Event::Receive(bytes) => server.receive_bytes(now, &bytes),
                 Event::Proceed => {
                     let _ = server.stream_connected(now);
                 }
-                Event::Results => server.local_results(now, Results::default()),
-                Event::Report => server.report(&EndReport::default()),
+                Event::Results => server.local_results(now, TestResults::default()),
+                Event::Report => server.send_report(&EndReport::default()),
                 Event::Wait(seconds) => {
                     now = now + Span::from_secs(seconds);
-                    server.tick(now);
+                    server.check_deadline(now);
                 }
-                Event::Close => server.closed(),
-                Event::Interrupt => server.shutdown(),
+                Event::Close => server.connection_closed(),
+                Event::Interrupt => server.announce_shutdown(),
             }
             while let Some(action) = server.next_action() {
                 prop_assert!(!over, "{:?} after the end", action);
                 over = matches!(action, ServerAction::Finished(_) | ServerAction::Failed(_));
             }
-            prop_assert_eq!(server.deadline().is_none(), over);
+            prop_assert_eq!(server.next_deadline().is_none(), over);
         }
     }
 }

@@ -5,8 +5,8 @@
 //! release send, as there is no such program here.
 
 use fullpipe_iperf::{
-    Client, ClientAction, Cookie, DatagramCount, Error, ErrorNumber, MAX_TEST, Parameters, Results, ServerAction,
-    ServerOutput, ServerSession, Step, Timeouts, data_connections, udp,
+    ClientAction, ClientSession, DatagramCount, ErrorNumber, MAX_TEST, ServerAction, ServerOutput, ServerSession,
+    SessionStep, TestCookie, TestError, TestParameters, TestResults, Timeouts, data_connections, udp,
 };
 use fullpipe_record::{Direction, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
@@ -18,7 +18,7 @@ fn message(json: &str) -> Vec<u8> {
 /// A session whose client sent `parameters`, and what it is to prepare for.
 fn session(parameters: &str) -> (ServerSession, Request) {
     let mut server = ServerSession::new(Time::ZERO, Timeouts::default());
-    server.receive(Time::ZERO, &message(parameters));
+    server.receive_bytes(Time::ZERO, &message(parameters));
     let request = std::iter::from_fn(|| server.next_action()).find_map(|action| match action {
         ServerAction::ExpectStreams(request) => Some(request),
         _ => None,
@@ -32,38 +32,39 @@ fn flows_for(server: &mut ServerSession, streams: u16, flow: Span) -> bool {
         assert!(server.stream_connected(Time::ZERO));
     }
     let end = Time::ZERO + flow;
-    server.tick(end);
-    server.receive(end, &[4]);
+    server.check_deadline(end);
+    server.receive_bytes(end, &[4]);
     let said: Vec<_> = std::iter::from_fn(|| server.next_action()).collect();
     said.contains(&ServerAction::StopTransfer)
 }
 
 /// A client that has sent its parameters for `request`.
-fn asking(request: &Request) -> Client {
-    let mut client = Client::new(request, Cookie::from_random([0; 36]), Time::ZERO, Timeouts::default()).unwrap();
-    client.receive(Time::ZERO, &[9]);
+fn asking(request: &Request) -> ClientSession {
+    let mut client =
+        ClientSession::new(request, TestCookie::from_random([0; 36]), Time::ZERO, Timeouts::default()).unwrap();
+    client.receive_bytes(Time::ZERO, &[9]);
     while client.next_action().is_some() {}
     client
 }
 
 /// Returns what a client gets out of a whole test in which the server sends `results`.
-fn stated(request: &Request, results: &str) -> Results {
+fn stated(request: &Request, results: &str) -> TestResults {
     let mut client = asking(request);
-    client.receive(Time::ZERO, &[10]);
+    client.receive_bytes(Time::ZERO, &[10]);
     client.streams_opened(Time::ZERO);
-    client.receive(Time::ZERO, &[1, 2]);
+    client.receive_bytes(Time::ZERO, &[1, 2]);
     client.transfer_finished(Time::ZERO);
-    client.receive(Time::ZERO, &[13]);
-    client.local_results(Time::ZERO, Results::default());
-    client.receive(Time::ZERO, &message(results));
-    client.receive(Time::ZERO, &[14]);
+    client.receive_bytes(Time::ZERO, &[13]);
+    client.local_results(Time::ZERO, TestResults::default());
+    client.receive_bytes(Time::ZERO, &message(results));
+    client.receive_bytes(Time::ZERO, &[14]);
     match std::iter::from_fn(|| client.next_action()).last() {
         Some(ClientAction::Finished(results)) => results,
         other => panic!("the test should have finished, not {other:?}"),
     }
 }
 
-fn failure(client: &mut Client) -> Error {
+fn failure(client: &mut ClientSession) -> TestError {
     match std::iter::from_fn(|| client.next_action()).last() {
         Some(ClientAction::Failed(error)) => error,
         other => panic!("the test should have failed, not {other:?}"),
@@ -109,7 +110,7 @@ fn from_3_0_to_3_2_a_test_of_bytes_has_no_time() {
 #[test]
 fn servers_up_to_3_6_are_reported_no_less_time_than_is_meant() {
     let request = Request { duration: Span::from_millis(1500), omit: Span::from_millis(100), ..Request::default() };
-    let stated = Parameters::from_request(&request).unwrap().to_request().unwrap();
+    let stated = TestParameters::from_request(&request).unwrap().to_request().unwrap();
     assert_eq!((stated.duration, stated.omit), (Span::from_secs(2), Span::from_secs(1)));
 }
 
@@ -119,7 +120,7 @@ fn servers_up_to_3_6_are_reported_no_less_time_than_is_meant() {
 fn stamps_by_either_clock_differ_alike() {
     let stamp = |seconds: u32, micros: u32, number: u32| {
         let bytes = [seconds, micros, number].map(u32::to_be_bytes).concat();
-        udp::Header::read(false, &bytes).unwrap()
+        udp::DatagramHeader::read_payload(false, &bytes).unwrap()
     };
     for start in [1_404_827_312, 86] {
         let (first, second) = (stamp(start, 999_900, 1), stamp(start + 1, 100, 2));
@@ -163,7 +164,7 @@ fn every_option_of_3_12_for_datagrams_is_understood() {
         ..datagrams()
     };
     assert_eq!(request, expected);
-    assert!(server.parameters().is_some_and(Parameters::wants_server_output));
+    assert!(server.client_parameters().is_some_and(TestParameters::wants_server_output));
 }
 
 /// From 3.7 on a test may have both directions. Recorded from 3.12, which received nothing.
@@ -187,7 +188,7 @@ fn a_test_of_both_directions_has_twice_the_streams() {
     };
     assert_eq!(request, expected);
     assert!(flows_for(&mut server, data_connections(&request), Span::from_secs(1)));
-    server.receive(
+    server.receive_bytes(
         Time::ZERO,
         &message(concat!(
             r#"{"cpu_util_total":5.98,"cpu_util_user":0,"cpu_util_system":5.98,"sender_has_retransmits":1,"#,
@@ -202,8 +203,8 @@ fn a_test_of_both_directions_has_twice_the_streams() {
             r#""start_time":0,"end_time":1.000139}]}"#
         )),
     );
-    server.local_results(Time::ZERO, Results::default());
-    server.receive(Time::ZERO, &[16]);
+    server.local_results(Time::ZERO, TestResults::default());
+    server.receive_bytes(Time::ZERO, &[16]);
     let Some(ServerAction::Finished(results)) = std::iter::from_fn(|| server.next_action()).last() else {
         panic!("the test should have finished")
     };
@@ -219,7 +220,7 @@ fn up_to_3_13_minus_one_is_2_to_64_less_1_and_nothing_is_omitted() {
     assert_eq!(stream.retransmits, None);
     assert_eq!(stream.datagrams.total, DatagramCount { packets: 86, lost: 2 });
     assert_eq!(stream.datagrams.omitted, None);
-    assert_eq!(stream.datagrams.counted(), stream.datagrams.total);
+    assert_eq!(stream.datagrams.counted_datagrams(), stream.datagrams.total);
     assert_eq!(stream.datagrams.jitter, Span::from_nanos(234_037));
     let output = ServerOutput::Text("Accepted connection from 127.0.0.1, port 34514\n".to_owned());
     assert_eq!(results.server_output, Some(output));
@@ -237,7 +238,7 @@ fn from_3_14_on_what_was_omitted_is_reported() {
         ),
     );
     assert_eq!(results.streams[0].retransmits, None);
-    assert_eq!(results.streams[0].datagrams.counted(), DatagramCount { packets: 909, lost: 7 });
+    assert_eq!(results.streams[0].datagrams.counted_datagrams(), DatagramCount { packets: 909, lost: 7 });
 }
 
 /// From 3.16 on a receiver counts whole blocks: of a test of less than one it saw nothing, and still it is complete.
@@ -261,7 +262,7 @@ fn from_3_16_on_less_than_a_block_is_nothing() {
 fn tokens_of_either_padding_reach_who_has_the_key() {
     let token = "A".repeat(344);
     let (server, _) = session(&format!(r#"{{"tcp":true,"time":1,"parallel":1,"authtoken":"{token}"}}"#));
-    assert_eq!(server.parameters().and_then(Parameters::auth_token), Some(token.as_str()));
+    assert_eq!(server.client_parameters().and_then(TestParameters::auth_token), Some(token.as_str()));
 }
 
 /// From 3.18 on a server takes 8 KiB of parameters, and only values of the right type.
@@ -287,8 +288,9 @@ fn from_3_18_on_parameters_are_short_and_of_their_type() {
         extra_data: Some("e".repeat(5000)),
         ..datagrams()
     };
-    let mut client = Client::new(&all, Cookie::from_random([0; 36]), Time::ZERO, Timeouts::default()).unwrap();
-    client.receive(Time::ZERO, &[9]);
+    let mut client =
+        ClientSession::new(&all, TestCookie::from_random([0; 36]), Time::ZERO, Timeouts::default()).unwrap();
+    client.receive_bytes(Time::ZERO, &[9]);
     let Some(ClientAction::Send(sent)) = std::iter::from_fn(|| client.next_action()).last() else {
         panic!("parameters should have been sent")
     };
@@ -303,7 +305,7 @@ fn from_3_18_on_parameters_are_short_and_of_their_type() {
         }
     }
     let too_long = Request { extra_data: Some("e".repeat(8000)), ..all };
-    let refusal = Parameters::from_request(&too_long).unwrap_err();
+    let refusal = TestParameters::from_request(&too_long).unwrap_err();
     assert_eq!(refusal.number, ErrorNumber::SEND_PARAMETERS);
 }
 
@@ -319,14 +321,14 @@ fn a_switch_that_is_a_number_is_off_as_from_3_18_on() {
 fn a_refused_user_is_reported_so_by_every_release() {
     for numbers in [&[0xFE, 0, 0, 0, 142][..], &[0xFE, 0, 0, 0, 142, 0, 0, 0, 0]] {
         let mut client = asking(&Request::default());
-        client.receive(Time::ZERO, numbers);
-        client.closed();
+        client.receive_bytes(Time::ZERO, numbers);
+        client.connection_closed();
         let error = failure(&mut client);
-        assert!(matches!(&error, Error::Server { step: Step::Parameters, .. }), "{error:?}");
+        assert!(matches!(&error, TestError::Server { step: SessionStep::Parameters, .. }), "{error:?}");
         assert!(error.to_string().ends_with("it did not accept the user name and password (iperf3 error 142)"));
     }
     let mut client = asking(&Request::default());
-    client.closed();
+    client.connection_closed();
     assert!(failure(&mut client).to_string().contains("ask for a user name and password"));
 }
 
@@ -366,7 +368,7 @@ fn what_3_21_refuses_is_not_asked_for() {
         (Request { burst: Some(1001), ..Request::default() }, ErrorNumber::BURST),
         (Request { block: ByteCount::new(65_508), ..datagrams() }, ErrorNumber::UDP_BLOCK_SIZE),
     ] {
-        let refused = Client::new(&request, Cookie::from_random([0; 36]), Time::ZERO, Timeouts::default());
+        let refused = ClientSession::new(&request, TestCookie::from_random([0; 36]), Time::ZERO, Timeouts::default());
         assert_eq!(refused.map(|_| ()).unwrap_err().number, number);
     }
 }

@@ -11,12 +11,12 @@ use std::io::Write;
 /// file is closed, so nothing is left behind however the program ends (kernel documentation, "PM Quality Of Service
 /// Interface").
 #[derive(Debug)]
-pub struct Awake(Option<File>);
+pub struct AwakeProcessors(Option<File>);
 
-impl Awake {
+impl AwakeProcessors {
     /// Without permission (the device is root's), or in a container without the device, processors sleep as they
     /// always do: the lab then measures the lateness that comes of it like any other.
-    pub fn ask() -> Self {
+    pub fn keep_awake() -> Self {
         const MAX_WAKING_MICROSECONDS: i32 = 0;
         let device = OpenOptions::new().write(true).open("/dev/cpu_dma_latency");
         Self(device.ok().filter(|mut device| device.write_all(&MAX_WAKING_MICROSECONDS.to_ne_bytes()).is_ok()))

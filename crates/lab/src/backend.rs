@@ -2,7 +2,7 @@ use fullpipe_record::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
-use crate::kernel::unsupported;
+use crate::kernel::unsupported_property;
 
 /// Kind of the connection between the hosts and the emulated link, or the replacement of the link by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub enum Backend {
 
 impl Backend {
     /// Returns the backend with this name on the command line; `None` if there is none.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "auto" => Some(Self::Automatic),
             "tun" => Some(Self::Tun),
@@ -37,7 +37,7 @@ impl Backend {
     /// Fails with [`LabError::Unsupported`] if this is [`Backend::Kernel`] and `path` has a property that `tbf` and
     /// `netem` do not emulate, or do not emulate as the link does.
     pub fn check_path_support(self, path: &Path) -> Result<(), LabError> {
-        let what = if self == Self::Kernel { unsupported(path) } else { None };
+        let what = if self == Self::Kernel { unsupported_property(path) } else { None };
         what.map_or(Ok(()), |what| Err(LabError::Unsupported { what }))
     }
 

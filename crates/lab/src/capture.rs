@@ -11,12 +11,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fullpipe_link::Incident;
+use fullpipe_link::PacketIncident;
 use fullpipe_record::Edit;
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
 use crate::error::LabError;
-use crate::packet::Packet;
+use crate::packet::LinkPacket;
 use crate::pcap::PcapFile;
 use crate::protocol::Host;
 use crate::truth::{self, TruthLog};
@@ -36,7 +36,7 @@ const MAX_HELD: usize = 1 << 20;
 
 /// A capture that is under way; [`Lab::finish_capture`](crate::Lab::finish_capture) ends it.
 #[derive(Debug)]
-pub struct Capture(pub(crate) Vec<StretchCapture>);
+pub struct PathCapture(pub(crate) Vec<StretchCapture>);
 
 /// The part of a capture that one stretch of the path makes.
 #[derive(Debug)]
@@ -44,13 +44,13 @@ pub(crate) struct StretchCapture {
     files: [PathBuf; 2],
     missed: Arc<AtomicU64>,
     writer: Option<JoinHandle<io::Result<()>>>,
-    taps: [Tap; 2],
+    taps: [CaptureTap; 2],
     truth: TruthFile,
 }
 
 /// The content of a capture that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Captured {
+pub struct CaptureSummary {
     /// The files of both ends of the path, the sender's first.
     pub files: [PathBuf; 2],
     /// Packets that are missing in them: they did not fit, or came faster than they were written.
@@ -71,17 +71,17 @@ struct TruthFile {
 
 /// The sink for what passes the ends of one direction of the link.
 #[derive(Debug, Clone)]
-pub(crate) struct Tap {
+pub(crate) struct CaptureTap {
     /// The end that sends.
     from: Host,
-    records: SyncSender<Record>,
+    records: SyncSender<CaptureRecord>,
     missed: Arc<AtomicU64>,
     log: TruthLog,
 }
 
 /// One packet at one end.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Record {
+struct CaptureRecord {
     at: Time,
     end: Host,
     length: u32,
@@ -89,21 +89,21 @@ struct Record {
 }
 
 /// Returns the files of a capture of one stretch: those of both ends, the sender's first, and the record of the path.
-pub(crate) fn files(folder: &Path, name: &str) -> [PathBuf; 3] {
+pub(crate) fn capture_files(folder: &Path, name: &str) -> [PathBuf; 3] {
     ["sender.pcap", "receiver.pcap", "truth.json"].map(|end| folder.join(format!("{name}-{end}")))
 }
 
-impl Capture {
+impl PathCapture {
     /// Ends the capture, once both directions of each link have dropped their taps.
     ///
     /// # Errors
     /// If a file could not be written.
-    pub(crate) fn finish(self) -> Result<Captured, LabError> {
-        let done = self.0.into_iter().map(StretchCapture::finish).collect::<Result<Vec<_>, _>>()?;
+    pub(crate) fn finish_capture(self) -> Result<CaptureSummary, LabError> {
+        let done = self.0.into_iter().map(StretchCapture::finish_stretch).collect::<Result<Vec<_>, _>>()?;
         let missed = done.iter().map(|stretch| stretch.missed).sum();
-        let end = |stretch: Option<&Captured>, end: usize| stretch.map(|stretch| stretch.files[end].clone());
+        let end = |stretch: Option<&CaptureSummary>, end: usize| stretch.map(|stretch| stretch.files[end].clone());
         let files = [end(done.first(), 0), end(done.last(), 1)].map(Option::unwrap_or_default);
-        Ok(Captured { files, missed })
+        Ok(CaptureSummary { files, missed })
     }
 }
 
@@ -118,76 +118,77 @@ impl StretchCapture {
         (now, epoch): (Time, SystemTime),
     ) -> Result<Self, LabError> {
         let missed = Arc::new(AtomicU64::new(0));
-        let [sender, receiver, truth] = files(folder, name);
+        let [sender, receiver, truth] = capture_files(folder, name);
         let paths = [sender, receiver];
         let file = |host: Host| {
             let path = &paths[host.index()];
-            CaptureFile::create(path, most, epoch, &missed).map_err(LabError::io(&format!("write {}", path.display())))
+            CaptureFile::create_file(path, most, epoch, &missed)
+                .map_err(LabError::from_io(&format!("write {}", path.display())))
         };
-        std::fs::create_dir_all(folder).map_err(LabError::io(&format!("make {}", folder.display())))?;
+        std::fs::create_dir_all(folder).map_err(LabError::from_io(&format!("make {}", folder.display())))?;
         let mut files = [file(Host::Sender)?, file(Host::Receiver)?];
         let (records, waiting) = sync_channel(WAITING);
         let logs = Host::ALL.map(|_| TruthLog::new(now));
         let tap = |from: Host| {
             let (records, missed) = (records.clone(), Arc::clone(&missed));
-            Tap { from, records, missed, log: logs[from.index()].clone() }
+            CaptureTap { from, records, missed, log: logs[from.index()].clone() }
         };
         let taps = Host::ALL.map(tap);
-        let began = Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default()) + now.since(Time::ZERO);
+        let began = Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default()) + now.duration_since(Time::ZERO);
         let truth = TruthFile { file: truth, name: name.to_owned(), began, path: path.clone(), logs };
         let writer = thread::Builder::new().name("capture".to_owned()).spawn(move || write_all(&waiting, &mut files));
-        let writer = Some(writer.map_err(LabError::io("start the capture"))?);
+        let writer = Some(writer.map_err(LabError::from_io("start the capture"))?);
         Ok(Self { files: paths, taps, writer, missed, truth })
     }
 
     /// Returns the tap for the direction that leads away from `host`.
-    pub(crate) fn tap(&self, host: Host) -> Tap {
+    pub(crate) fn tap_from(&self, host: Host) -> CaptureTap {
         self.taps[host.index()].clone()
     }
 
-    fn finish(mut self) -> Result<Captured, LabError> {
+    fn finish_stretch(mut self) -> Result<CaptureSummary, LabError> {
         let writer = self.writer.take();
         let Self { files, missed, truth, taps, .. } = self;
         // The writer ends once no thread can send to it.
         drop(taps);
         let written = writer.and_then(|writer| writer.join().ok()).unwrap_or(Ok(()));
-        written.map_err(LabError::io("write the capture"))?;
+        written.map_err(LabError::from_io("write the capture"))?;
         truth.write()?;
-        Ok(Captured { files, missed: missed.load(Ordering::Relaxed) })
+        Ok(CaptureSummary { files, missed: missed.load(Ordering::Relaxed) })
     }
 }
 
 impl TruthFile {
     fn write(&self) -> Result<(), LabError> {
-        let written = truth::write(&self.file, &self.name, self.began, &self.path, &self.logs);
-        written.map_err(LabError::io(&format!("write {}", self.file.display())))
+        let written = truth::write_truth(&self.file, &self.name, self.began, &self.path, &self.logs);
+        written.map_err(LabError::from_io(&format!("write {}", self.file.display())))
     }
 }
 
-impl Tap {
+impl CaptureTap {
     /// `packet` reached the path at `at`.
-    pub(crate) fn entered(&self, at: Time, packet: &Packet) {
-        self.record(at, self.from, packet);
+    pub(crate) fn record_entry(&self, at: Time, packet: &LinkPacket) {
+        self.record_packet(at, self.from, packet);
     }
 
     /// `packet` left it, at `due` by the link's own reckoning.
-    pub(crate) fn left(&self, due: Time, packet: &Packet) {
-        self.record(due, self.from.peer(), packet);
+    pub(crate) fn record_exit(&self, due: Time, packet: &LinkPacket) {
+        self.record_packet(due, self.from.peer_host(), packet);
     }
 
     /// Takes note of what the link did to packets.
-    pub(crate) fn happened(&self, incidents: Vec<Incident<Packet>>) {
-        self.log.add(incidents);
+    pub(crate) fn record_incidents(&self, incidents: Vec<PacketIncident<LinkPacket>>) {
+        self.log.add_incidents(incidents);
     }
 
     /// Takes note of how many packets each edit changed, at the end of the capture.
-    pub(crate) fn edited(&self, edits: &[(Edit, SegCount)]) {
-        self.log.edited(edits);
+    pub(crate) fn record_edits(&self, edits: &[(Edit, SegCount)]) {
+        self.log.record_edits(edits);
     }
 
-    fn record(&self, at: Time, end: Host, packet: &Packet) {
-        let (kept, length) = packet.captured(KEPT);
-        if self.records.try_send(Record { at, end, length, kept }).is_err() {
+    fn record_packet(&self, at: Time, end: Host, packet: &LinkPacket) {
+        let (kept, length) = packet.captured_bytes(KEPT);
+        if self.records.try_send(CaptureRecord { at, end, length, kept }).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -195,13 +196,13 @@ impl Tap {
 
 /// Sorts what comes and writes it, until no thread can send any more. Packets of the same moment stay in the order in
 /// which their direction sent them.
-fn write_all(waiting: &Receiver<Record>, files: &mut [CaptureFile; 2]) -> io::Result<()> {
+fn write_all(waiting: &Receiver<CaptureRecord>, files: &mut [CaptureFile; 2]) -> io::Result<()> {
     let mut held = BinaryHeap::new();
     let mut newest = Time::ZERO;
     for (number, record) in waiting.iter().enumerate() {
         newest = newest.max(record.at);
         held.push(Reverse((record.at, number, record)));
-        let is_old = |first: &Reverse<(Time, usize, Record)>| newest.since(first.0.0) > SORTED_OVER;
+        let is_old = |first: &Reverse<(Time, usize, CaptureRecord)>| newest.duration_since(first.0.0) > SORTED_OVER;
         while held.len() > MAX_HELD || held.peek().is_some_and(is_old) {
             let Some(Reverse((.., first))) = held.pop() else { break };
             files[first.end.index()].write(&first)?;
@@ -223,12 +224,12 @@ struct CaptureFile {
 }
 
 impl CaptureFile {
-    fn create(path: &Path, max: ByteCount, epoch: SystemTime, missed: &Arc<AtomicU64>) -> io::Result<Self> {
+    fn create_file(path: &Path, max: ByteCount, epoch: SystemTime, missed: &Arc<AtomicU64>) -> io::Result<Self> {
         let epoch = Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default());
         Ok(Self { pcap: PcapFile::create(path, KEPT, max)?, epoch, missed: Arc::clone(missed) })
     }
 
-    fn write(&mut self, record: &Record) -> io::Result<()> {
+    fn write(&mut self, record: &CaptureRecord) -> io::Result<()> {
         if !self.pcap.write(record.at + self.epoch, &record.kept, record.length)? {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
@@ -240,17 +241,17 @@ impl CaptureFile {
 mod tests {
     use super::*;
 
-    fn record(millis: u64, end: Host, kept: usize) -> Record {
-        Record { at: Time::ZERO + Span::from_millis(millis), end, length: 1_500, kept: vec![0x45; kept] }
+    fn record(millis: u64, end: Host, kept: usize) -> CaptureRecord {
+        CaptureRecord { at: Time::ZERO + Span::from_millis(millis), end, length: 1_500, kept: vec![0x45; kept] }
     }
 
     /// The stamps, in milliseconds, and the bytes of what each file holds once `records` were written to it, and how
     /// many were missed.
-    fn written(most: u64, records: Vec<Record>) -> ([Vec<(u64, u64)>; 2], u64) {
+    fn written(most: u64, records: Vec<CaptureRecord>) -> ([Vec<(u64, u64)>; 2], u64) {
         let folder = tempfile::tempdir().unwrap();
         let missed = Arc::new(AtomicU64::new(0));
         let path = |host: Host| folder.path().join(host.name());
-        let file = |host| CaptureFile::create(&path(host), ByteCount::new(most), UNIX_EPOCH, &missed).unwrap();
+        let file = |host| CaptureFile::create_file(&path(host), ByteCount::new(most), UNIX_EPOCH, &missed).unwrap();
         let mut files = Host::ALL.map(file);
         let (sender, waiting) = sync_channel(records.len());
         for record in records {

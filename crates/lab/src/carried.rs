@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 /// Counts of one direction of a path between two snapshots, whatever carries its packets. Bytes are counted as the
 /// path's framing says.
 #[derive(Debug, Clone)]
-pub(crate) struct Carried {
+pub(crate) struct DirectionCounts {
     /// Bytes handed over.
     pub(crate) delivered: ByteCount,
     /// Bytes that wait now or are being sent.
@@ -20,12 +20,12 @@ pub(crate) struct Carried {
     /// Time in which the bottleneck was sending; nothing where the path has no rate.
     pub(crate) busy: Span,
     /// Timing of the emulated link; `None` if the kernel is the path, which does not report it.
-    pub(crate) timing: Option<Timing>,
+    pub(crate) timing: Option<LinkTiming>,
 }
 
-impl Carried {
+impl DirectionCounts {
     /// Adds the counts of the time that followed.
-    pub(crate) fn add(&mut self, later: &Self) {
+    pub(crate) fn add_counts(&mut self, later: &Self) {
         self.delivered += later.delivered;
         (self.backlog, self.propagating) = (later.backlog, later.propagating);
         self.overflowed += later.overflowed;
@@ -33,13 +33,13 @@ impl Carried {
         self.reordered = self.reordered.zip(later.reordered).map(|(before, after)| before + after);
         self.busy += later.busy;
         if let (Some(timing), Some(later)) = (&mut self.timing, &later.timing) {
-            timing.add(later);
+            timing.add_timing(later);
         }
     }
 }
 
-impl Timing {
-    pub(crate) fn add(&mut self, other: &Self) {
+impl LinkTiming {
+    pub(crate) fn add_timing(&mut self, other: &Self) {
         // All have the same bounds, so that adding cannot fail.
         let _ = self.lateness.add(&other.lateness);
         self.longest_gap = self.longest_gap.max(other.longest_gap);
@@ -49,7 +49,7 @@ impl Timing {
 
 /// Timing of one direction of the emulated link.
 #[derive(Debug, Clone)]
-pub(crate) struct Timing {
+pub(crate) struct LinkTiming {
     /// Lateness of the packets handed over, in nanoseconds.
     pub(crate) lateness: Histogram<u64>,
     /// Longest time between two polls of the device.

@@ -11,7 +11,7 @@ use crate::error::LabError;
 /// available ones. Fails with [`LabError::Io`] if no TCP socket can be opened.
 pub fn check_congestion_control(name: &str) -> Result<(), LabError> {
     let probe = socket(AddressFamily::INET, SocketType::STREAM, None)
-        .map_err(|errno| LabError::io("open a TCP socket")(errno.into()))?;
+        .map_err(|errno| LabError::from_io("open a TCP socket")(errno.into()))?;
     // That this user may not choose it here does not matter: root of a user namespace may.
     if sockopt::set_tcp_congestion(&probe, name) != Err(Errno::NOENT) {
         return Ok(());

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::carried::Carried;
+use crate::carried::DirectionCounts;
 use crate::error::LabError;
 
 /// Counts of each direction of each stretch.
-pub(crate) type PathCounts = Vec<[Carried; 2]>;
+pub(crate) type PathCounts = Vec<[DirectionCounts; 2]>;
 
 /// The counts that each reader has not read, by its number.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl UnreadCounts {
             match unread {
                 Some(unread) => {
                     let both = unread.as_flattened_mut().iter_mut().zip(newest.as_flattened());
-                    both.for_each(|(before, later)| before.add(later));
+                    both.for_each(|(before, later)| before.add_counts(later));
                 }
                 None => *unread = Some(newest.clone()),
             }

@@ -47,7 +47,7 @@ pub enum LabError {
 
 impl LabError {
     /// Returns the function that makes an error of the kernel's, for `action`.
-    pub fn io(action: &str) -> impl FnOnce(io::Error) -> Self {
+    pub fn from_io(action: &str) -> impl FnOnce(io::Error) -> Self {
         let action = action.to_owned();
         move |cause| Self::Io { action, cause }
     }

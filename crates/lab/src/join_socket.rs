@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_sys::{
-    NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, enter_process, receive_with_descriptors,
+    NetNamespace, UnsharePrivilege, end_with_this_thread, enter_before_exec, enter_process, receive_with_descriptors,
     send_with_descriptors,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -56,14 +56,14 @@ const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// The descriptors with which a program joins a lab.
 #[derive(Debug)]
-pub(crate) struct Inside {
+pub(crate) struct LabEntry {
     /// The keeper, whose namespaces are those of every program in the lab.
     pub(crate) keeper: OwnedFd,
     /// The network of each host, by its number.
     pub(crate) networks: Vec<OwnedFd>,
 }
 
-impl Inside {
+impl LabEntry {
     fn try_clone(&self) -> io::Result<Self> {
         let networks = self.networks.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
         Ok(Self { keeper: self.keeper.try_clone()?, networks })
@@ -79,7 +79,7 @@ pub struct JoinSocket {
 
 /// A lab that somebody else holds, to be entered.
 #[derive(Debug)]
-pub struct JoinedLab(Inside);
+pub struct JoinedLab(LabEntry);
 
 /// A lab that somebody holds with `fullpipe lab up`.
 #[derive(Debug)]
@@ -99,22 +99,23 @@ impl StandingLab {
     ///
     /// # Errors
     /// If the kernel's list of sockets cannot be read.
-    pub fn all() -> Result<Vec<Self>, LabError> {
-        let table = std::fs::read_to_string("/proc/net/unix").map_err(LabError::io("list the labs that are up"))?;
+    pub fn find_all() -> Result<Vec<Self>, LabError> {
+        let table =
+            std::fs::read_to_string("/proc/net/unix").map_err(LabError::from_io("list the labs that are up"))?;
         let begin = format!("@{NAMES_BEGIN}{}/", geteuid().as_raw());
         let paths = table.lines().filter_map(|line| line.split_whitespace().nth(7));
         let names: BTreeSet<&str> = paths.filter_map(|path| path.strip_prefix(&begin)).collect();
-        Ok(names.into_iter().filter_map(|name| Self::named(name).ok()).collect())
+        Ok(names.into_iter().filter_map(|name| Self::find_named(name).ok()).collect())
     }
 
     /// Returns this user's lab of that name.
     ///
     /// # Errors
     /// If there is none, or it does not answer within 5 s.
-    pub fn named(name: &str) -> Result<Self, LabError> {
-        let (visit, _, greeting) = greeted(name)?;
+    pub fn find_named(name: &str) -> Result<Self, LabError> {
+        let (visit, _, greeting) = connect_greeted(name)?;
         let action = format!("find the holder of the lab \"{name}\"");
-        let cannot = LabError::io(&action);
+        let cannot = LabError::from_io(&action);
         let holder = sockopt::socket_peercred(&visit).and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()));
         let mut lines = greeting.lines().skip(1);
         let seconds = lines.next().and_then(|seconds| seconds.parse().ok());
@@ -130,9 +131,9 @@ impl StandingLab {
     ///
     /// # Errors
     /// If its holder cannot be asked, or has not ended after 10 s.
-    pub fn end(&self) -> Result<(), LabError> {
+    pub fn end_lab(&self) -> Result<(), LabError> {
         let action = format!("end the lab \"{}\"", self.name);
-        let cannot = LabError::io(&action);
+        let cannot = LabError::from_io(&action);
         match pidfd_send_signal(&self.holder, Signal::TERM) {
             Err(Errno::SRCH) => return Ok(()),
             Err(errno) => return Err(cannot(errno.into())),
@@ -152,20 +153,20 @@ impl JoinSocket {
     ///
     /// # Errors
     /// If this user has a lab of that name already, or the name is too long.
-    pub(crate) fn open(name: &str, description: &str, inside: &Inside) -> Result<Self, LabError> {
+    pub(crate) fn open(name: &str, description: &str, inside: &LabEntry) -> Result<Self, LabError> {
         let action = format!("be entered as \"{name}\"");
         let refused = |reason: String| LabError::Refused { action: action.clone(), reason };
         let listener = listen_at(name).map_err(|errno| match errno {
             Errno::ADDRINUSE => refused("there is a lab of that name already; choose another with --name".to_owned()),
             errno => refused(io::Error::from(errno).to_string()),
         })?;
-        let inside = inside.try_clone().map_err(LabError::io(&action))?;
+        let inside = inside.try_clone().map_err(LabError::from_io(&action))?;
         let listener = Arc::new(listener);
         let watched = Arc::clone(&listener);
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut greeting = format!("{WELCOME}\n{since}\n{description}");
         greeting.truncate(greeting.floor_char_boundary(MAX_GREETING));
-        Ok(Self { listener, accept_thread: Some(thread::spawn(move || admit(&watched, &greeting, &inside))) })
+        Ok(Self { listener, accept_thread: Some(thread::spawn(move || admit_programs(&watched, &greeting, &inside))) })
     }
 }
 
@@ -183,8 +184,8 @@ impl JoinedLab {
     ///
     /// # Errors
     /// If there is none, or it does not answer within 5 s.
-    pub fn to(name: &str) -> Result<Self, LabError> {
-        let (_, inside, _) = greeted(name)?;
+    pub fn join_named(name: &str) -> Result<Self, LabError> {
+        let (_, inside, _) = connect_greeted(name)?;
         Ok(Self(inside))
     }
 
@@ -196,24 +197,24 @@ impl JoinedLab {
     /// If the namespaces cannot be entered, or there is no such program.
     pub fn run(self, host: Host, program: &str, arguments: &[String], stop: &AtomicBool) -> Result<i32, LabError> {
         let action = format!("start `{program}` in the {}", host.name());
-        let Inside { keeper, networks } = self.0;
+        let LabEntry { keeper, networks } = self.0;
         let network = networks.into_iter().nth(host.index()).map(NetNamespace::from);
-        let network = network.ok_or_else(|| LabError::io(&action)(absent(host)))?;
+        let network = network.ok_or_else(|| LabError::from_io(&action)(missing_host(host)))?;
         let folder = std::env::current_dir();
         // Root's lab is in no user namespace, or in one where root lacks what it takes without.
-        enter_process(keeper.as_fd(), Unsharing::AsRoot)
-            .or_else(|_| enter_process(keeper.as_fd(), Unsharing::AsUser))
-            .map_err(LabError::io("enter the lab"))?;
+        enter_process(keeper.as_fd(), UnsharePrivilege::AsRoot)
+            .or_else(|_| enter_process(keeper.as_fd(), UnsharePrivilege::AsUser))
+            .map_err(LabError::from_io("enter the lab"))?;
         let mut command = Command::new(program);
         command.args(arguments.iter().map(OsStr::new));
         // The lab sees the same files, but whoever enters its mounts begins at their root.
         if let Ok(folder) = folder {
             command.current_dir(folder);
         }
-        enter_before_exec(&mut command, &network, host.name()).map_err(LabError::io(&action))?;
+        enter_before_exec(&mut command, &network, host.name()).map_err(LabError::from_io(&action))?;
         end_with_this_thread(&mut command);
-        let mut child = command.spawn().map_err(LabError::io(&action))?;
-        let status = wait_or_end(&mut child, stop).map_err(LabError::io(&format!("wait for `{program}`")))?;
+        let mut child = command.spawn().map_err(LabError::from_io(&action))?;
+        let status = wait_or_end(&mut child, stop).map_err(LabError::from_io(&format!("wait for `{program}`")))?;
         Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
     }
 }
@@ -223,8 +224,8 @@ impl JoinedLab {
 ///
 /// # Errors
 /// If there is none, or it does not answer within 5 s.
-fn greeted(name: &str) -> Result<(OwnedFd, Inside, String), LabError> {
-    let cannot = |cause| LabError::io(&format!("enter the lab \"{name}\""))(cause);
+fn connect_greeted(name: &str) -> Result<(OwnedFd, LabEntry, String), LabError> {
+    let cannot = |cause| LabError::from_io(&format!("enter the lab \"{name}\""))(cause);
     let none = |_| {
         let why = format!("this user has no lab of that name; `fullpipe lab up {name}` makes one");
         cannot(io::Error::new(io::ErrorKind::NotFound, why))
@@ -269,7 +270,7 @@ fn wait_or_end(child: &mut Child, stop: &AtomicBool) -> io::Result<ExitStatus> {
 }
 
 /// Accepts connections, and gives the descriptors to programs of this user.
-fn admit(listener: &OwnedFd, greeting: &str, inside: &Inside) {
+fn admit_programs(listener: &OwnedFd, greeting: &str, inside: &LabEntry) {
     let keeper = std::iter::once(inside.keeper.as_fd());
     let descriptors: Vec<BorrowedFd<'_>> = keeper.chain(inside.networks.iter().map(AsFd::as_fd)).collect();
     loop {
@@ -288,7 +289,7 @@ fn admit(listener: &OwnedFd, greeting: &str, inside: &Inside) {
 }
 
 /// Returns `None` if nothing comes in time.
-fn receive_inside(listener: &OwnedFd) -> io::Result<Option<(Inside, String)>> {
+fn receive_inside(listener: &OwnedFd) -> io::Result<Option<(LabEntry, String)>> {
     let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     if retry_on_intr(|| poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout)))? == 0 {
         return Ok(None);
@@ -302,11 +303,11 @@ fn receive_inside(listener: &OwnedFd) -> io::Result<Option<(Inside, String)>> {
     if greeting.lines().next() != Some(WELCOME) {
         return Err(unexpected());
     }
-    Ok(Some((Inside { keeper, networks: descriptors.collect() }, greeting)))
+    Ok(Some((LabEntry { keeper, networks: descriptors.collect() }, greeting)))
 }
 
 /// Returns the error of a host that this lab does not have.
-pub(crate) fn absent(host: Host) -> io::Error {
+pub(crate) fn missing_host(host: Host) -> io::Error {
     let why = format!("this lab has no {}: its path has no stretches", host.name());
     io::Error::new(io::ErrorKind::NotFound, why)
 }

@@ -15,8 +15,8 @@ use fullpipe_record::{IMPAIRMENTS, Path, PathDirection, Segmentation};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::awake::Awake;
-use crate::carried::Carried;
+use crate::awake::AwakeProcessors;
+use crate::carried::DirectionCounts;
 
 /// The device of each router that leads to its host. The host's own, at the other end, is called the same.
 pub(crate) const TO_HOST: &str = "path0";
@@ -72,7 +72,7 @@ const MADE_BY_THE_KERNEL: [&str; 1] = ["queue_packets"];
 
 /// Returns, in the plural, the first property of `path` that the kernel's disciplines do not make, or not as the
 /// emulated link does.
-pub(crate) fn unsupported(path: &Path) -> Option<&'static str> {
+pub(crate) fn unsupported_property(path: &Path) -> Option<&'static str> {
     let other_mtu = (path.forward.mtu != path.reverse.mtu).then_some("another MTU for each direction");
     let impairment = |direction: &PathDirection| {
         let mut others = IMPAIRMENTS.iter().filter(|impairment| !MADE_BY_THE_KERNEL.contains(&impairment.field));
@@ -87,42 +87,45 @@ pub(crate) fn made_exact(path: &Path) -> Path {
 }
 
 /// The disciplines of the sender's router and of the receiver's, in the order in which they are set.
-pub(crate) fn disciplines(path: &Path) -> [Vec<Discipline>; 2] {
+pub(crate) fn path_disciplines(path: &Path) -> [Vec<Discipline>; 2] {
     let Path { forward, reverse, .. } = path;
-    [[line(forward), flight(reverse)].concat(), [line(reverse), flight(forward)].concat()]
+    [
+        [line_disciplines(forward), delay_disciplines(reverse)].concat(),
+        [line_disciplines(reverse), delay_disciplines(forward)].concat(),
+    ]
 }
 
 /// Loss, queue and rate, where the first router of a direction sends to the second.
-fn line(direction: &PathDirection) -> Vec<Discipline> {
+fn line_disciplines(direction: &PathDirection) -> Vec<Discipline> {
     let mut stages = Vec::new();
     let loss = direction.loss.unwrap_or_default();
     if loss > Ratio::ZERO {
-        stages.push(("netem", format!("loss {}% limit {MANY_PACKETS}", loss.percent())));
+        stages.push(("netem", format!("loss {}% limit {MANY_PACKETS}", loss.as_percent())));
     }
     let mut sizes = String::new();
     if let Some(rate) = direction.rate {
         // The size of a packet is set once for all stages, so that the queue counts as the rate does.
-        sizes = format!("stab overhead {} ", overhead(direction));
+        sizes = format!("stab overhead {} ", packet_overhead(direction));
         stages.push((
             "tbf",
-            format!("rate {}bit burst {} limit {}", rate.bps(), burst(direction, rate), limit(direction)),
+            format!("rate {}bit burst {} limit {}", rate.bps(), burst_bytes(direction, rate), queue_limit(direction)),
         ));
         if let Some(packets) = direction.effects.queue_packets {
             stages.push(("pfifo", format!("limit {}", packets.get())));
         }
     }
-    stacked(TO_ROUTER, &sizes, &stages)
+    stacked_disciplines(TO_ROUTER, &sizes, &stages)
 }
 
 /// Delay, where the second router of a direction sends to the host.
-fn flight(direction: &PathDirection) -> Vec<Discipline> {
+fn delay_disciplines(direction: &PathDirection) -> Vec<Discipline> {
     let micros = direction.delay.as_nanos() as f64 / 1000.0;
     let delay = (direction.delay > Span::ZERO).then(|| ("netem", format!("delay {micros}us limit {MANY_PACKETS}")));
-    stacked(TO_HOST, "", delay.as_slice())
+    stacked_disciplines(TO_HOST, "", delay.as_slice())
 }
 
 /// Each stage below the one before it, the first at the root of `device`.
-fn stacked(device: &str, sizes: &str, stages: &[(&str, String)]) -> Vec<Discipline> {
+fn stacked_disciplines(device: &str, sizes: &str, stages: &[(&str, String)]) -> Vec<Discipline> {
     let stage = |(place, (kind, options)): (usize, &(&str, String))| {
         let (above, sizes) = if place == 0 { ("root".to_owned(), sizes) } else { (format!("parent {place}:1"), "") };
         let handle = place + 1;
@@ -135,16 +138,16 @@ fn stacked(device: &str, sizes: &str, stages: &[(&str, String)]) -> Vec<Discipli
 }
 
 /// Returns the bytes of each packet that the path counts and the kernel does not.
-fn overhead(direction: &PathDirection) -> i64 {
-    direction.framing.overhead().get().cast_signed() - HEADER.cast_signed()
+fn packet_overhead(direction: &PathDirection) -> i64 {
+    direction.framing.packet_overhead().get().cast_signed() - HEADER.cast_signed()
 }
 
-fn burst(direction: &PathDirection, rate: BitRate) -> u64 {
-    (direction.mtu + direction.framing.overhead() + rate.bytes_in(BURST_LASTS)).get()
+fn burst_bytes(direction: &PathDirection, rate: BitRate) -> u64 {
+    (direction.mtu + direction.framing.packet_overhead() + rate.bytes_in(BURST_LASTS)).get()
 }
 
 /// `tc` takes 32 bits: more than that no queue holds in memory.
-fn limit(direction: &PathDirection) -> u64 {
+fn queue_limit(direction: &PathDirection) -> u64 {
     direction.queue.map_or(u64::MAX, ByteCount::get).min(u32::MAX.into())
 }
 
@@ -152,27 +155,27 @@ fn limit(direction: &PathDirection) -> u64 {
 pub(crate) struct KernelPath {
     last: Mutex<[Counts; 2]>,
     /// The timers of the disciplines are late where processors sleep.
-    _awake: Awake,
+    _awake: AwakeProcessors,
 }
 
 impl KernelPath {
     /// Of a path that was just made.
     pub(crate) fn new() -> Self {
-        Self { last: Mutex::default(), _awake: Awake::ask() }
+        Self { last: Mutex::default(), _awake: AwakeProcessors::keep_awake() }
     }
 
     /// Returns the counts of each direction of `path`, forward first, since the last call.
-    pub(crate) fn take(&self, path: &Path, counts: [Counts; 2]) -> [Carried; 2] {
+    pub(crate) fn take_counts(&self, path: &Path, counts: [Counts; 2]) -> [DirectionCounts; 2] {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let [forward, reverse] = std::mem::replace(&mut *last, counts);
-        [carried(&path.forward, counts[0], forward), carried(&path.reverse, counts[1], reverse)]
+        [direction_counts(&path.forward, counts[0], forward), direction_counts(&path.reverse, counts[1], reverse)]
     }
 }
 
-fn carried(direction: &PathDirection, now: Counts, since: Counts) -> Carried {
-    let framed = |passed| framed(direction, passed);
+fn direction_counts(direction: &PathDirection, now: Counts, since: Counts) -> DirectionCounts {
+    let framed = |passed| framed_bytes(direction, passed);
     let sent = framed(now.sent).saturating_sub(framed(since.sent));
-    Carried {
+    DirectionCounts {
         delivered: framed(now.delivered).saturating_sub(framed(since.delivered)),
         backlog: now.backlog,
         propagating: framed(now.sent).saturating_sub(framed(now.delivered)),
@@ -185,8 +188,8 @@ fn carried(direction: &PathDirection, now: Counts, since: Counts) -> Carried {
 }
 
 /// Bytes of what a device has sent, as the path's framing counts.
-fn framed(direction: &PathDirection, passed: Passed) -> ByteCount {
-    let extra = overhead(direction).wrapping_mul(passed.packets.cast_signed());
+fn framed_bytes(direction: &PathDirection, passed: Passed) -> ByteCount {
+    let extra = packet_overhead(direction).wrapping_mul(passed.packets.cast_signed());
     ByteCount::new(passed.bytes.get().saturating_add_signed(extra))
 }
 
@@ -214,7 +217,7 @@ mod tests {
     }
 
     fn arguments(path: &Path) -> [Vec<String>; 2] {
-        disciplines(path).map(|router| router.into_iter().map(|discipline| discipline.arguments).collect())
+        path_disciplines(path).map(|router| router.into_iter().map(|discipline| discipline.arguments).collect())
     }
 
     #[test]
@@ -251,20 +254,20 @@ mod tests {
 
     #[test]
     fn a_path_without_anything_has_no_disciplines() {
-        assert_eq!(disciplines(&path(None, 0.0, [Span::ZERO; 2])), [vec![], vec![]]);
+        assert_eq!(path_disciplines(&path(None, 0.0, [Span::ZERO; 2])), [vec![], vec![]]);
     }
 
     #[test]
     fn a_path_that_the_kernel_cannot_make_is_refused_by_name() {
         let plain = path(Some(100), 0.001, [Span::from_millis(10); 2]);
-        assert_eq!(unsupported(&plain), None);
+        assert_eq!(unsupported_property(&plain), None);
         let mut jittery = plain.clone();
         let distribution = Distribution::Uniform(Span::from_millis(2));
         jittery.reverse.effects.jitter = Some(Jitter { distribution, reorders: false });
-        assert_eq!(unsupported(&jittery), Some("jitter"));
+        assert_eq!(unsupported_property(&jittery), Some("jitter"));
         let mut unequal = plain;
         unequal.reverse.mtu = ByteCount::new(9000);
-        assert_eq!(unsupported(&unequal), Some("another MTU for each direction"));
+        assert_eq!(unsupported_property(&unequal), Some("another MTU for each direction"));
     }
 
     #[test]
@@ -272,9 +275,9 @@ mod tests {
         let (path, kernel) = (path(Some(100), 0.0, [Span::ZERO; 2]), KernelPath::new());
         let passed = |packets| Passed { packets, bytes: ByteCount::new(packets * 1514) };
         let first = Counts { sent: passed(10), delivered: passed(8), overflowed: u32::MAX, ..Counts::default() };
-        kernel.take(&path, [first, Counts::default()]);
+        kernel.take_counts(&path, [first, Counts::default()]);
         let second = Counts { sent: passed(30), delivered: passed(18), overflowed: 2, lost: 1, ..first };
-        let [forward, reverse] = kernel.take(&path, [second, Counts::default()]);
+        let [forward, reverse] = kernel.take_counts(&path, [second, Counts::default()]);
         assert_eq!(forward.delivered, ByteCount::new(10 * 1538));
         assert_eq!((forward.propagating, forward.overflowed, forward.lost), (ByteCount::new(12 * 1538), 3, 1));
         assert_eq!(forward.busy, BitRate::from_mbps(100).time_for(ByteCount::new(20 * 1538)));

@@ -43,7 +43,7 @@ pub(crate) fn lacking_namespaces(cause: &io::Error, is_root: bool) -> LabError {
 }
 
 /// Returns the error of a machine on which the hosts cannot be built, with what would permit it.
-pub(crate) fn lacking(what: Lack, backend: Backend, reason: &str, errno: Option<i32>) -> LabError {
+pub(crate) fn lacking_error(what: Lack, backend: Backend, reason: &str, errno: Option<i32>) -> LabError {
     LabError::Lacking(match (what, backend) {
         (Lack::Namespaces, _) => format!("an emulated path needs network namespaces ({reason}); run it with sudo"),
         (Lack::Tun, _) => format!("this backend needs a TUN device ({reason}); {}", advice_for_tun(errno)),

@@ -29,7 +29,7 @@ pub struct PathWitness(OwnedFd);
 
 impl PathWitness {
     /// Begins. Returns `None` where this host is in no lab that reports it.
-    pub fn begin() -> Option<Self> {
+    pub fn begin_witness() -> Option<Self> {
         let (socket, address) = own_socket().ok()?;
         for side in [sockopt::Timeout::Send, sockopt::Timeout::Recv] {
             sockopt::set_socket_timeout(&socket, side, Some(TIMEOUT)).ok()?;
@@ -40,7 +40,7 @@ impl PathWitness {
 
     /// Returns the validity of what was measured over the path since the beginning; without an answer of the lab within
     /// five seconds, a reason why it is not valid.
-    pub fn finish(self) -> Validity {
+    pub fn finish_witness(self) -> Validity {
         let answer = || -> Option<Validity> {
             send(&self.0, b"?", SendFlags::NOSIGNAL).ok()?;
             let mut bytes = vec![0; MAX_ANSWER];

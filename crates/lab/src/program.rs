@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 use crate::error::LabError;
 use crate::protocol::{Host, Reply, Request};
-use crate::remote::{End, Ended, Remote};
+use crate::remote::{EndedPrograms, ProgramEnd, RemoteKeeper};
 
 /// Maximum number of bytes of standard error that are kept.
 const MAX_ERRORS: ByteCount = ByteCount::from_mib(1);
@@ -34,7 +34,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Input and output of a program in a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stdio {
+pub enum ProgramStdio {
     /// Reads nothing; what it writes is collected.
     Collected,
     /// This program's own, as in a shell.
@@ -43,10 +43,10 @@ pub enum Stdio {
 
 /// The output of a program, and its exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Output {
+pub struct ProgramOutput {
     /// Exit code, or 128 and the signal that ended it.
     pub code: i32,
-    /// Standard output that [`Program::next_line`] did not take; empty if it was inherited.
+    /// Standard output that [`LabProgram::next_line`] did not take; empty if it was inherited.
     pub stdout: String,
     /// Standard error, of which the last MiB is kept; empty if it was inherited.
     pub stderr: String,
@@ -55,22 +55,22 @@ pub struct Output {
 }
 
 /// A program that runs in a host.
-pub struct Program<'l> {
-    remote: &'l Remote,
-    ended: Arc<Ended>,
+pub struct LabProgram<'l> {
+    remote: &'l RemoteKeeper,
+    ended: Arc<EndedPrograms>,
     pid: i32,
     /// The process itself, whose end the kernel shows even while the keeper is stopped.
     process: OwnedFd,
     name: String,
     /// The end of the program, once it is known: the keeper reports each end once.
-    end: Option<End>,
+    end: Option<ProgramEnd>,
     lines: Option<Receiver<String>>,
     stderr: Option<LastOutput>,
 }
 
-/// The result of [`Program::next_line`].
+/// The result of [`LabProgram::next_line`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
+pub enum OutputLine {
     /// A line of standard output, without its end.
     Text(String),
     /// None yet.
@@ -79,35 +79,35 @@ pub enum Line {
     End,
 }
 
-impl<'l> Program<'l> {
+impl<'l> LabProgram<'l> {
     pub(crate) fn start(
-        remote: &'l Remote,
+        remote: &'l RemoteKeeper,
         host: Host,
         program: &str,
         arguments: &[String],
-        stdio: Stdio,
+        stdio: ProgramStdio,
     ) -> Result<Self, LabError> {
         let action = format!("start `{program}` in the {}", host.name());
-        let pipes = Pipes::open(stdio).map_err(LabError::io(&action))?;
+        let pipes = ProgramPipes::open(stdio).map_err(LabError::from_io(&action))?;
         let request = Request::Start { host, program: program.to_owned(), arguments: arguments.to_vec() };
         let descriptors = [pipes.input.as_fd(), pipes.output.as_fd(), pipes.errors.as_fd()];
-        let (reply, process) = remote.exchange(&action, &request, &descriptors)?;
+        let (reply, process) = remote.exchange_messages(&action, &request, &descriptors)?;
         let (Reply::Started { pid }, Some(process)) = (reply, process.into_iter().next()) else {
             return Err(LabError::Gone { action });
         };
-        let stderr = pipes.from_errors.map(|file| LastOutput::of(file, MAX_ERRORS));
+        let stderr = pipes.from_errors.map(|file| LastOutput::read_pipe(file, MAX_ERRORS));
         let lines = pipes.from_output.map(read_lines);
         let name = program.to_owned();
-        Ok(Self { remote, ended: remote.ended(), pid, process, name, end: None, lines, stderr })
+        Ok(Self { remote, ended: remote.ended_programs(), pid, process, name, end: None, lines, stderr })
     }
 
     /// Returns the next line that it writes to standard output, if it comes within `timeout`.
-    pub fn next_line(&self, timeout: Duration) -> Line {
-        let Some(lines) = &self.lines else { return Line::End };
+    pub fn next_line(&self, timeout: Duration) -> OutputLine {
+        let Some(lines) = &self.lines else { return OutputLine::End };
         match lines.recv_timeout(timeout) {
-            Ok(line) => Line::Text(line),
-            Err(RecvTimeoutError::Timeout) => Line::NotYet,
-            Err(RecvTimeoutError::Disconnected) => Line::End,
+            Ok(line) => OutputLine::Text(line),
+            Err(RecvTimeoutError::Timeout) => OutputLine::NotYet,
+            Err(RecvTimeoutError::Disconnected) => OutputLine::End,
         }
     }
 
@@ -115,19 +115,19 @@ impl<'l> Program<'l> {
     ///
     /// # Errors
     /// If the keeper is gone. A program that has ended already is no error.
-    pub fn interrupt(&self) -> Result<(), LabError> {
-        self.signal(Signal::INT)
+    pub fn interrupt_program(&self) -> Result<(), LabError> {
+        self.send_signal(Signal::INT)
     }
 
     /// Waits for its end, for at most `timeout`, after which it is killed.
     ///
     /// # Errors
     /// If the keeper is gone, or does not report the end.
-    pub fn finish(mut self, timeout: Duration) -> Result<Output, LabError> {
+    pub fn finish_within(mut self, timeout: Duration) -> Result<ProgramOutput, LabError> {
         if self.wait_for(timeout).is_none() {
-            self.signal(Signal::KILL)?;
+            self.send_signal(Signal::KILL)?;
         }
-        self.output()
+        self.take_output()
     }
 
     /// Returns the exit code of the program, if it ends within `timeout`.
@@ -140,31 +140,31 @@ impl<'l> Program<'l> {
     ///
     /// # Errors
     /// Fails if the keeper does not report the end within 10 s.
-    pub fn wait(self) -> Result<Output, LabError> {
+    pub fn wait_for_end(self) -> Result<ProgramOutput, LabError> {
         // A signal to this process cuts a wait short.
         while poll(&mut [PollFd::new(&self.process, PollFlags::IN)], None) == Err(Errno::INTR) {}
-        self.output()
+        self.take_output()
     }
 
     /// Waits for the end of the program, and returns its exit code, its processor time and its
     /// output.
-    fn output(mut self) -> Result<Output, LabError> {
+    fn take_output(mut self) -> Result<ProgramOutput, LabError> {
         self.wait_for(LAST_END);
         let reporting = || self.remote.give_up(&format!("report the end of `{}`", self.name));
-        let End { code, cpu } = self.end.ok_or_else(reporting)?;
+        let ProgramEnd { code, cpu } = self.end.ok_or_else(reporting)?;
         let deadline = Instant::now() + LAST_OUTPUT;
         let stdout = self.lines.as_ref().map(|lines| rest_of(lines, deadline)).unwrap_or_default();
-        let stderr = self.stderr.take().map(|errors| errors.until(deadline)).unwrap_or_default();
-        Ok(Output { code, stdout, stderr, cpu })
+        let stderr = self.stderr.take().map(|errors| errors.text_until(deadline)).unwrap_or_default();
+        Ok(ProgramOutput { code, stdout, stderr, cpu })
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), LabError> {
+    fn send_signal(&self, signal: Signal) -> Result<(), LabError> {
         let request = Request::Signal { pid: self.pid, signal: signal.as_raw() };
-        self.remote.ask(ENDING, &request, &[]).map(drop)
+        self.remote.ask_keeper(ENDING, &request, &[]).map(drop)
     }
 }
 
-struct Pipes {
+struct ProgramPipes {
     input: OwnedFd,
     output: OwnedFd,
     errors: OwnedFd,
@@ -172,10 +172,10 @@ struct Pipes {
     from_errors: Option<File>,
 }
 
-impl Pipes {
-    fn open(stdio: Stdio) -> io::Result<Self> {
+impl ProgramPipes {
+    fn open(stdio: ProgramStdio) -> io::Result<Self> {
         match stdio {
-            Stdio::Collected => {
+            ProgramStdio::Collected => {
                 let (from_output, output) = pipe_with(PipeFlags::CLOEXEC)?;
                 let (from_errors, errors) = pipe_with(PipeFlags::CLOEXEC)?;
                 let input = File::open("/dev/null")?.into();
@@ -187,7 +187,7 @@ impl Pipes {
                     from_errors: Some(from_errors.into()),
                 })
             }
-            Stdio::Inherited => Ok(Self {
+            ProgramStdio::Inherited => Ok(Self {
                 input: io::stdin().as_fd().try_clone_to_owned()?,
                 output: io::stdout().as_fd().try_clone_to_owned()?,
                 errors: io::stderr().as_fd().try_clone_to_owned()?,
@@ -230,7 +230,7 @@ pub struct LastOutput {
 
 impl LastOutput {
     /// Reads a pipe to its end, on a thread of its own, and keeps at most `most` of it.
-    pub fn of(mut file: File, most: ByteCount) -> Self {
+    pub fn read_pipe(mut file: File, most: ByteCount) -> Self {
         let most = usize::try_from(most.get()).unwrap_or(usize::MAX);
         let kept = Arc::new(Mutex::new(VecDeque::new()));
         let keep = Arc::clone(&kept);
@@ -249,7 +249,7 @@ impl LastOutput {
 
     /// Returns the last output up to its end or `deadline`: a child that is left behind may hold it
     /// open.
-    pub fn until(self, deadline: Instant) -> String {
+    pub fn text_until(self, deadline: Instant) -> String {
         while !self.reader.is_finished() && Instant::now() < deadline {
             thread::sleep(POLL_INTERVAL);
         }

@@ -54,7 +54,7 @@ impl Host {
     }
 
     /// The host of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::CHAIN.into_iter().find(|host| host.name() == name)
     }
 
@@ -70,7 +70,7 @@ impl Host {
 
     /// The other end; of a relay, the other relay.
     #[must_use]
-    pub const fn peer(self) -> Self {
+    pub const fn peer_host(self) -> Self {
         match self {
             Self::Sender => Self::Receiver,
             Self::Receiver => Self::Sender,
@@ -102,7 +102,7 @@ pub(crate) enum Layout {
 
 impl Layout {
     /// The Ethernet header of every frame, to IPv4; empty where there is none.
-    pub(crate) const fn ethernet(self) -> &'static [u8] {
+    pub(crate) const fn ethernet_header(self) -> &'static [u8] {
         const HEADER: [u8; 14] = {
             let [a, b, c, d, e, f] = ETHERNET_ADDRESS;
             [a, b, c, d, e, f, a, b, c, d, e, f, 8, 0]
@@ -142,7 +142,7 @@ pub(crate) struct Stretch {
 
 impl Blueprint {
     /// Returns the hosts in the order of the path.
-    pub(crate) fn hosts(&self) -> &'static [Host] {
+    pub(crate) fn path_hosts(&self) -> &'static [Host] {
         if self.stretches.len() == 1 { &Host::ALL } else { &Host::CHAIN }
     }
 }
@@ -197,7 +197,11 @@ pub(crate) enum Reply {
 }
 
 /// Sends one message.
-pub(crate) fn send(socket: impl AsFd, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(crate) fn send_message(
+    socket: impl AsFd,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
     if bytes.len() > MAX_MESSAGE {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command line is too long for the lab"));
@@ -206,7 +210,7 @@ pub(crate) fn send(socket: impl AsFd, message: &impl Serialize, descriptors: &[B
 }
 
 /// Receives one message; `None` once the other end is gone.
-pub(crate) fn receive<M: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+pub(crate) fn receive_message<M: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
     let mut buffer = vec![0; MAX_MESSAGE];
     let (length, descriptors) = match receive_with_descriptors(socket, &mut buffer) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),

@@ -6,7 +6,7 @@ use crate::lack::Lack;
 use crate::protocol::Reply;
 
 /// The error of a keeper that could not build the hosts.
-pub(crate) struct Refusal {
+pub(crate) struct KeeperRefusal {
     /// The step that failed, as "making a network namespace".
     step: &'static str,
     cause: io::Error,
@@ -14,17 +14,17 @@ pub(crate) struct Refusal {
     lack: Option<Lack>,
 }
 
-impl Refusal {
-    pub(crate) fn failed(step: &'static str) -> impl FnOnce(io::Error) -> Self {
+impl KeeperRefusal {
+    pub(crate) fn step_failed(step: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self { step, cause, lack: None }
     }
 
-    pub(crate) fn lacking(lack: Lack, step: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn step_lacking(lack: Lack, step: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self { step, cause, lack: Some(lack) }
     }
 
     /// Returns the refusal of a setting: lacking if it is not there or not ours, a failure if the kernel changed it.
-    pub(crate) fn setting(error: ApplyError) -> Self {
+    pub(crate) fn setting_refused(error: ApplyError) -> Self {
         let step = "setting up the hosts as asked";
         let lack = matches!(error, ApplyError::Sysctl(SysctlError::Io { .. })).then_some(Lack::Setting);
         Self { step, cause: io::Error::other(error), lack }

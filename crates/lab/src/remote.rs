@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_sys::{Unsharing, ends_within, seqpacket_pair, unshare_before_exec};
+use fullpipe_sys::{UnsharePrivilege, ends_within, seqpacket_pair, unshare_before_exec};
 use fullpipe_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -19,28 +19,28 @@ use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::error::LabError;
-use crate::join_socket::Inside;
+use crate::join_socket::LabEntry;
 use crate::keeper;
-use crate::lack::{lacking, lacking_namespaces};
-use crate::protocol::{Blueprint, Layout, Reply, Request, receive, send};
+use crate::lack::{lacking_error, lacking_namespaces};
+use crate::protocol::{Blueprint, Layout, Reply, Request, receive_message, send_message};
 
 /// The longest that the keeper may take over anything. Everything that it does is a handful of system calls.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The devices at both ends of a stretch, in the order of the path, and their layout.
-pub(crate) struct Devices {
+pub(crate) struct StretchDevices {
     pub(crate) layout: Layout,
     pub(crate) files: [File; 2],
 }
 
 /// A running keeper.
-pub(crate) struct Remote {
+pub(crate) struct RemoteKeeper {
     control: Arc<OwnedFd>,
     /// One request at a time: the keeper answers in order.
     replies: Mutex<Receiver<Answer>>,
-    ended: Arc<Ended>,
+    ended: Arc<EndedPrograms>,
     process: Child,
-    inside: Inside,
+    inside: LabEntry,
 }
 
 /// A reply, with its descriptors.
@@ -48,7 +48,7 @@ type Answer = (Reply, Vec<OwnedFd>);
 
 /// The end of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct End {
+pub(crate) struct ProgramEnd {
     /// Exit code, or 128 and the signal that ended it.
     pub(crate) code: i32,
     /// Processor time of it and of the children that it waited for.
@@ -57,36 +57,39 @@ pub(crate) struct End {
 
 /// Programs that have ended.
 #[derive(Default)]
-pub(crate) struct Ended {
+pub(crate) struct EndedPrograms {
     state: Mutex<EndedState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct EndedState {
-    ends: HashMap<i32, End>,
+    ends: HashMap<i32, ProgramEnd>,
     keeper_gone: bool,
 }
 
 impl EndedState {
-    fn take(&mut self, pid: i32) -> Option<End> {
-        const KILLED: End = End { code: 128 + 9, cpu: Span::ZERO };
+    fn take_end(&mut self, pid: i32) -> Option<ProgramEnd> {
+        const KILLED: ProgramEnd = ProgramEnd { code: 128 + 9, cpu: Span::ZERO };
         self.ends.remove(&pid).or(self.keeper_gone.then_some(KILLED))
     }
 }
 
-impl Remote {
+impl RemoteKeeper {
     /// Starts the keeper and lets it build what `blueprint` says; with it come the devices of each stretch, where a
     /// link is to read them. `interactive` leaves it in the terminal's foreground, for programs that read from there.
-    pub(crate) fn start(blueprint: &Blueprint, interactive: bool) -> Result<(Self, Option<Vec<Devices>>), LabError> {
-        let (ours, theirs) = seqpacket_pair().map_err(LabError::io("make a socket pair"))?;
+    pub(crate) fn start(
+        blueprint: &Blueprint,
+        interactive: bool,
+    ) -> Result<(Self, Option<Vec<StretchDevices>>), LabError> {
+        let (ours, theirs) = seqpacket_pair().map_err(LabError::from_io("make a socket pair"))?;
         let mut process = spawn_keeper(&theirs, interactive)?;
         // The keeper alone has its end, so that its end is noticed.
         drop(theirs);
         match first_words(&ours, blueprint) {
             Ok((devices, inside)) => {
                 let control = Arc::new(ours);
-                let (replies, ended) = listen(Arc::clone(&control));
+                let (replies, ended) = listen_to_keeper(Arc::clone(&control));
                 Ok((Self { control, replies: Mutex::new(replies), ended, process, inside }, devices))
             }
             Err(error) => {
@@ -101,25 +104,25 @@ impl Remote {
     }
 
     /// Asks for `request`, which a person would call `action`, and waits for the answer.
-    pub(crate) fn ask(
+    pub(crate) fn ask_keeper(
         &self,
         action: &str,
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Reply, LabError> {
-        self.exchange(action, request, descriptors).map(|(reply, _)| reply)
+        self.exchange_messages(action, request, descriptors).map(|(reply, _)| reply)
     }
 
-    /// As [`Self::ask`], with the descriptors of the answer.
-    pub(crate) fn exchange(
+    /// As [`Self::ask_keeper`], with the descriptors of the answer.
+    pub(crate) fn exchange_messages(
         &self,
         action: &str,
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Answer, LabError> {
         let gone = || LabError::Gone { action: action.to_owned() };
-        let replies = lock(&self.replies);
-        send(&self.control, request, descriptors).map_err(|cause| match cause.kind() {
+        let replies = lock_mutex(&self.replies);
+        send_message(&self.control, request, descriptors).map_err(|cause| match cause.kind() {
             io::ErrorKind::InvalidInput => LabError::Io { action: action.to_owned(), cause },
             _ => gone(),
         })?;
@@ -134,32 +137,32 @@ impl Remote {
 
     /// Kills a keeper that does not answer, and with it every program in the lab. Returns the error of `action`.
     pub(crate) fn give_up(&self, action: &str) -> LabError {
-        self.end();
+        self.end_keeper();
         // One that cannot be killed has ended.
         let _ = pidfd_send_signal(&self.inside.keeper, Signal::KILL);
         LabError::Silent { action: action.to_owned() }
     }
 
     /// Ends the keeper, and with it every program in the lab.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_keeper(&self) {
         let _ = shutdown(&self.control, Shutdown::Both);
     }
 
     /// The way into the lab.
-    pub(crate) fn inside(&self) -> &Inside {
+    pub(crate) fn lab_entry(&self) -> &LabEntry {
         &self.inside
     }
 
     /// Returns the programs that have ended.
-    pub(crate) fn ended(&self) -> Arc<Ended> {
+    pub(crate) fn ended_programs(&self) -> Arc<EndedPrograms> {
         Arc::clone(&self.ended)
     }
 }
 
-impl Drop for Remote {
+impl Drop for RemoteKeeper {
     /// Ends the keeper, and with it every program in the lab, and waits until the kernel has done so.
     fn drop(&mut self) {
-        self.end();
+        self.end_keeper();
         if !ends_within(&mut self.process, TIMEOUT) {
             // They are stopped, or wait for a kernel that does not answer. In the first case they end now.
             let _ = pidfd_send_signal(&self.inside.keeper, Signal::KILL);
@@ -169,12 +172,12 @@ impl Drop for Remote {
     }
 }
 
-impl Ended {
+impl EndedPrograms {
     /// The end of `pid`, or `None` if `deadline` passes first. A program whose keeper is gone has ended too.
-    pub(crate) fn wait_until(&self, pid: i32, deadline: Instant) -> Option<End> {
-        let mut state = lock(&self.state);
+    pub(crate) fn wait_until(&self, pid: i32, deadline: Instant) -> Option<ProgramEnd> {
+        let mut state = lock_mutex(&self.state);
         loop {
-            if let Some(end) = state.take(pid) {
+            if let Some(end) = state.take_end(pid) {
                 return Some(end);
             }
             let left = deadline.checked_duration_since(Instant::now())?;
@@ -196,62 +199,64 @@ fn spawn_keeper(control: &OwnedFd, interactive: bool) -> Result<Child, LabError>
     };
     let spawned = if is_root {
         // Root of a container may lack the capability, and yet be one in a user namespace.
-        spawn(Unsharing::AsRoot).or_else(|cause| spawn(Unsharing::AsUser).map_err(|_| cause))
+        spawn(UnsharePrivilege::AsRoot).or_else(|cause| spawn(UnsharePrivilege::AsUser).map_err(|_| cause))
     } else {
-        spawn(Unsharing::AsUser)
+        spawn(UnsharePrivilege::AsUser)
     };
     spawned.map_err(|cause| lacking_namespaces(&cause, is_root))
 }
 
-fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Option<Vec<Devices>>, Inside), LabError> {
+fn first_words(control: &OwnedFd, blueprint: &Blueprint) -> Result<(Option<Vec<StretchDevices>>, LabEntry), LabError> {
     let action = "build the hosts";
     let gone = |_: io::Error| LabError::Gone { action: action.to_owned() };
-    send(control, blueprint, &[]).map_err(gone)?;
+    send_message(control, blueprint, &[]).map_err(gone)?;
     let timeout = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     // Whoever interrupts this process finds the hosts built, or knows why they are not.
     let answered = retry_on_intr(|| poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout)));
     if answered.map_err(|errno| gone(errno.into()))? == 0 {
         return Err(LabError::Gone { action: action.to_owned() });
     }
-    match receive::<Reply>(control).map_err(gone)? {
+    match receive_message::<Reply>(control).map_err(gone)? {
         Some((Reply::Ready { layout }, descriptors)) => {
             let gone = || LabError::Gone { action: action.to_owned() };
             let mut descriptors = descriptors.into_iter();
             let mut next = || descriptors.next().ok_or_else(gone);
             let keeper = next()?;
-            let networks = blueprint.hosts().iter().map(|_| next()).collect::<Result<_, _>>()?;
-            let mut devices = |layout| Ok(Devices { layout, files: [File::from(next()?), File::from(next()?)] });
+            let networks = blueprint.path_hosts().iter().map(|_| next()).collect::<Result<_, _>>()?;
+            let mut devices = |layout| Ok(StretchDevices { layout, files: [File::from(next()?), File::from(next()?)] });
             let devices = layout.map(|layout| blueprint.stretches.iter().map(|_| devices(layout)).collect());
-            Ok((devices.transpose()?, Inside { keeper, networks }))
+            Ok((devices.transpose()?, LabEntry { keeper, networks }))
         }
-        Some((Reply::Lacking { what, message, errno }, _)) => Err(lacking(what, blueprint.backend, &message, errno)),
+        Some((Reply::Lacking { what, message, errno }, _)) => {
+            Err(lacking_error(what, blueprint.backend, &message, errno))
+        }
         Some((Reply::Failed { message }, _)) => Err(LabError::Refused { action: action.to_owned(), reason: message }),
         _ => Err(LabError::Gone { action: action.to_owned() }),
     }
 }
 
 /// Receives everything that the keeper sends, on a thread of its own that ends with the keeper.
-fn listen(control: Arc<OwnedFd>) -> (Receiver<Answer>, Arc<Ended>) {
+fn listen_to_keeper(control: Arc<OwnedFd>) -> (Receiver<Answer>, Arc<EndedPrograms>) {
     let (answers, replies) = mpsc::channel();
-    let ended = Arc::new(Ended::default());
+    let ended = Arc::new(EndedPrograms::default());
     let state = Arc::clone(&ended);
     thread::spawn(move || {
-        while let Ok(Some(answer)) = receive::<Reply>(control.as_fd()) {
+        while let Ok(Some(answer)) = receive_message::<Reply>(control.as_fd()) {
             if let Reply::Exited { pid, code, cpu } = answer.0 {
-                lock(&state.state).ends.insert(pid, End { code, cpu });
+                lock_mutex(&state.state).ends.insert(pid, ProgramEnd { code, cpu });
                 state.changed.notify_all();
             } else if answers.send(answer).is_err() {
                 break;
             }
         }
-        lock(&state.state).keeper_gone = true;
+        lock_mutex(&state.state).keeper_gone = true;
         state.changed.notify_all();
     });
     (replies, ended)
 }
 
 /// A poisoned lock means that another thread panicked between two assignments; what it guards is still whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

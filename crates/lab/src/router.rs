@@ -15,40 +15,46 @@ use fullpipe_units::SegCount;
 use crate::kernel::{Counts, Discipline, Passed, TO_HOST, TO_ROUTER};
 use crate::lack::Lack;
 use crate::protocol::{Blueprint, ETHERNET_ADDRESS, Host, Stretch};
-use crate::refusal::Refusal;
+use crate::refusal::KeeperRefusal;
 
 /// The router that the packets of a host find first.
-pub(crate) struct Router {
+pub(crate) struct HostRouter {
     host: Host,
     network: NetNamespace,
 }
 
-impl Router {
+impl HostRouter {
     /// Makes the router of `host` and the pair of devices between both. The calling thread is in `network`, the
     /// host's, and stays there.
-    pub(crate) fn build(host: Host, network: &NetNamespace, blueprint: &Blueprint) -> Result<Self, Refusal> {
+    pub(crate) fn build_router(
+        host: Host,
+        network: &NetNamespace,
+        blueprint: &Blueprint,
+    ) -> Result<Self, KeeperRefusal> {
         let making = "making a network namespace";
-        let router =
-            Self { host, network: NetNamespace::create().map_err(Refusal::lacking(Lack::Namespaces, making))? };
+        let router = Self {
+            host,
+            network: NetNamespace::create().map_err(KeeperRefusal::step_lacking(Lack::Namespaces, making))?,
+        };
         let tree = SysctlTree::of_this_host();
-        tree.write("net.ipv4.ip_forward", "1").map_err(|error| Refusal::setting(error.into()))?;
+        tree.write("net.ipv4.ip_forward", "1").map_err(|error| KeeperRefusal::setting_refused(error.into()))?;
         let joined = create_veth(TO_HOST, [network, &router.network])
             .and_then(|()| router.lead_to(host, TO_HOST, &blueprint.stretches[0]))
             .and_then(|()| network.enter())
             .and_then(|()| set_ethernet_address(TO_HOST, ETHERNET_ADDRESS));
-        joined.map_err(Refusal::failed("joining a host to its router"))?;
+        joined.map_err(KeeperRefusal::step_failed("joining a host to its router"))?;
         Ok(router)
     }
 
     /// Joins the routers of both hosts to each other, and makes the path there.
-    pub(crate) fn join(both: [&Self; 2], blueprint: &Blueprint) -> Result<(), Refusal> {
+    pub(crate) fn join_routers(both: [&Self; 2], blueprint: &Blueprint) -> Result<(), KeeperRefusal> {
         let joining = "joining the routers";
-        create_veth(TO_ROUTER, both.map(|router| &router.network)).map_err(Refusal::failed(joining))?;
+        create_veth(TO_ROUTER, both.map(|router| &router.network)).map_err(KeeperRefusal::step_failed(joining))?;
         for router in both {
-            let lead = || router.lead_to(router.host.peer(), TO_ROUTER, &blueprint.stretches[0]);
+            let lead = || router.lead_to(router.host.peer_host(), TO_ROUTER, &blueprint.stretches[0]);
             let joined = router.network.enter().and_then(|()| lead());
-            joined.map_err(Refusal::failed(joining))?;
-            blueprint.disciplines[router.host.index()].iter().try_for_each(set)?;
+            joined.map_err(KeeperRefusal::step_failed(joining))?;
+            blueprint.disciplines[router.host.index()].iter().try_for_each(set_discipline)?;
         }
         Ok(())
     }
@@ -58,9 +64,9 @@ impl Router {
         without_ipv6(device);
         set_ethernet_address(device, ETHERNET_ADDRESS)?;
         let link = Ipv4Link {
-            local: self.address(),
+            local: self.router_address(),
             peer: host.address(),
-            mtu: stretch.mtu[host.peer().index()],
+            mtu: stretch.mtu[host.peer_host().index()],
             transmit_queue: SegCount::new(stretch.transmit_queue),
         };
         configure_ipv4(device, link)?;
@@ -69,20 +75,20 @@ impl Router {
     }
 
     /// Of the network of the hosts, so that they believe what it says.
-    const fn address(&self) -> Ipv4Addr {
+    const fn router_address(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.host.address().to_bits() + 10)
     }
 
     /// Returns the packets from the other router that were dropped before this one read them. The calling thread is
     /// in this router afterwards.
-    pub(crate) fn drops(&self) -> io::Result<u64> {
+    pub(crate) fn dropped_packets(&self) -> io::Result<u64> {
         self.network.enter()?;
         Ok(device_state(TO_ROUTER)?.dropped_in)
     }
 
     /// Returns the counts from `near`, the router of the host that sends, to `far`. The calling thread is in that one
     /// afterwards.
-    pub(crate) fn counts(near: &Self, far: &Self) -> io::Result<Counts> {
+    pub(crate) fn counts_between(near: &Self, far: &Self) -> io::Result<Counts> {
         near.network.enter()?;
         let line = device_state(TO_ROUTER)?;
         let queues = queue_states(line.index)?;
@@ -108,10 +114,10 @@ pub(crate) fn without_ipv6(device: &str) {
 }
 
 /// Sets a discipline in the router in which the calling thread is.
-fn set(discipline: &Discipline) -> Result<(), Refusal> {
+fn set_discipline(discipline: &Discipline) -> Result<(), KeeperRefusal> {
     let Discipline { kind, arguments } = discipline;
     let making = "making the path";
-    let lacking = |why: String| Refusal::lacking(Lack::Discipline, making)(io::Error::other(why));
+    let lacking = |why: String| KeeperRefusal::step_lacking(Lack::Discipline, making)(io::Error::other(why));
     let mut tc = Command::new("tc");
     let output = tc.args(arguments.split_whitespace()).env("PATH", search_path()).output();
     let output = output.map_err(|cause| lacking(format!("`tc`, of iproute2, cannot be run: {cause}")))?;
@@ -123,7 +129,7 @@ fn set(discipline: &Discipline) -> Result<(), Refusal> {
     if said.contains("kind is unknown") || said.contains("No such file or directory") {
         return Err(lacking(format!("this kernel has no {kind} (`tc` says \"{said}\")")));
     }
-    Err(Refusal::failed(making)(io::Error::other(format!("`tc {arguments}` says \"{said}\""))))
+    Err(KeeperRefusal::step_failed(making)(io::Error::other(format!("`tc {arguments}` says \"{said}\""))))
 }
 
 /// Returns the directories of programs, followed by those of root, which the search path of ordinary users may lack.

@@ -21,7 +21,7 @@ pub(crate) struct SpinSleeper {
 
 /// The way in which a thread waits for its moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum WaitMode {
     /// Look again at once.
     None,
     /// Sleep so long.
@@ -48,25 +48,25 @@ impl SpinSleeper {
     }
 
     /// Returns the way to wait at `now` until `due`.
-    pub(crate) fn rest(&mut self, now: Time, due: Time) -> Rest {
+    pub(crate) fn wait_mode(&mut self, now: Time, due: Time) -> WaitMode {
         if self.held.is_some_and(|(moment, _)| now < moment) {
-            return Rest::None;
+            return WaitMode::None;
         }
-        self.credit = (self.credit + now.since(self.credited).scaled(SHARE)).min(MAX_CREDIT);
+        self.credit = (self.credit + now.duration_since(self.credited).scale_by(SHARE)).min(MAX_CREDIT);
         self.credited = now;
-        let left = due.since(now);
+        let left = due.duration_since(now);
         let cost = left.min(self.lead);
         if cost > self.credit {
             self.held = None;
-            return Rest::Sleep(left);
+            return WaitMode::Sleep(left);
         }
         self.credit = self.credit.saturating_sub(cost);
         self.held = Some((due, cost));
-        if left == cost { Rest::None } else { Rest::Sleep(left.saturating_sub(cost)) }
+        if left == cost { WaitMode::None } else { WaitMode::Sleep(left.saturating_sub(cost)) }
     }
 
     /// Takes note that the thread woke at `now`, `early` if something else than its moment woke it.
-    pub(crate) fn woke(&mut self, now: Time, early: bool) {
+    pub(crate) fn record_wakeup(&mut self, now: Time, early: bool) {
         let Some((due, cost)) = self.held else { return };
         if early {
             // There may be another moment to be awake for now.
@@ -92,11 +92,11 @@ mod tests {
     #[test]
     fn it_is_awake_before_its_moment() {
         let mut sleeper = SpinSleeper::new();
-        assert_eq!(sleeper.rest(at(0), at(1_000)), Rest::Sleep(Span::from_micros(900)));
-        sleeper.woke(at(950), false);
-        assert_eq!(sleeper.rest(at(950), at(1_000)), Rest::None);
-        assert_eq!(sleeper.rest(at(999), at(1_000)), Rest::None);
-        assert_ne!(sleeper.rest(at(1_000), at(2_000)), Rest::None);
+        assert_eq!(sleeper.wait_mode(at(0), at(1_000)), WaitMode::Sleep(Span::from_micros(900)));
+        sleeper.record_wakeup(at(950), false);
+        assert_eq!(sleeper.wait_mode(at(950), at(1_000)), WaitMode::None);
+        assert_eq!(sleeper.wait_mode(at(999), at(1_000)), WaitMode::None);
+        assert_ne!(sleeper.wait_mode(at(1_000), at(2_000)), WaitMode::None);
     }
 
     #[test]
@@ -104,8 +104,8 @@ mod tests {
         let mut sleeper = SpinSleeper::new();
         for moment in 0..1_000 {
             let now = at(moment);
-            assert_eq!(sleeper.rest(now, now + Span::from_millis(1)), Rest::Sleep(Span::from_micros(900)));
-            sleeper.woke(now, true);
+            assert_eq!(sleeper.wait_mode(now, now + Span::from_millis(1)), WaitMode::Sleep(Span::from_micros(900)));
+            sleeper.record_wakeup(now, true);
         }
     }
 
@@ -115,9 +115,9 @@ mod tests {
         let mut now = Time::ZERO;
         for _ in 0..2_000 {
             let due = now + Span::from_millis(10);
-            if let Rest::Sleep(sleep) = sleeper.rest(now, due) {
+            if let WaitMode::Sleep(sleep) = sleeper.wait_mode(now, due) {
                 now = now + sleep + late;
-                sleeper.woke(now, false);
+                sleeper.record_wakeup(now, false);
             }
             now = now.max(due);
         }
@@ -142,15 +142,15 @@ mod tests {
             let end = at(10_000_000);
             while now < end {
                 let due = now + Span::from_micros(gap);
-                let slept = match sleeper.rest(now, due) {
-                    Rest::Sleep(sleep) => sleep,
-                    Rest::None => Span::ZERO,
+                let slept = match sleeper.wait_mode(now, due) {
+                    WaitMode::Sleep(sleep) => sleep,
+                    WaitMode::None => Span::ZERO,
                 };
                 let woke = now + slept;
                 if slept > Span::ZERO {
-                    sleeper.woke(woke, false);
+                    sleeper.record_wakeup(woke, false);
                 }
-                awake += due.since(woke);
+                awake += due.duration_since(woke);
                 now = due;
             }
             let share = awake.as_secs_f64() / 10.0;

@@ -3,19 +3,19 @@ use std::time::Instant;
 use fullpipe_record::{DirectionStatus, PathStatus};
 use fullpipe_units::{BitRate, Span};
 
-use crate::carried::Carried;
+use crate::carried::DirectionCounts;
 use crate::error::LabError;
 use crate::lab::{CountReader, Lab};
 
 /// A meter of a lab's path, interval by interval.
-pub struct Meter<'l> {
+pub struct PathMeter<'l> {
     lab: &'l Lab,
     counts: CountReader<'l>,
     since: Instant,
     device_drops: u64,
 }
 
-impl<'l> Meter<'l> {
+impl<'l> PathMeter<'l> {
     /// Begins to measure the path of `lab`.
     ///
     /// # Errors
@@ -37,16 +37,17 @@ impl<'l> Meter<'l> {
             carried.as_flattened().iter().filter_map(|one_way| Some(one_way.timing.as_ref()?.refused)).sum();
         let device_drops = drops.saturating_sub(self.device_drops) + refused;
         (self.since, self.device_drops) = (now, drops);
-        let [forward, reverse] = carried[carried.len() / 2].each_ref().map(|carried| direction(carried, interval));
+        let [forward, reverse] =
+            carried[carried.len() / 2].each_ref().map(|carried| direction_status(carried, interval));
         Ok(PathStatus { interval, forward, reverse, device_drops })
     }
 }
 
-fn direction(carried: &Carried, interval: Span) -> DirectionStatus {
+fn direction_status(carried: &DirectionCounts, interval: Span) -> DirectionStatus {
     let lateness = carried.timing.as_ref().map(|timing| &timing.lateness).filter(|lateness| !lateness.is_empty());
     let late = |share| lateness.map(|lateness| Span::from_nanos(lateness.value_at_quantile(share)));
     DirectionStatus {
-        rate: BitRate::of(carried.delivered, interval),
+        rate: BitRate::from_bytes_in(carried.delivered, interval),
         queue: carried.backlog,
         propagating: carried.propagating,
         queue_drops: carried.overflowed,

@@ -5,11 +5,11 @@ use std::io;
 use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fullpipe_link::{Incident, cut_train};
+use fullpipe_link::{PacketIncident, cut_train};
 use fullpipe_record::{Content, DirectionTruth, Document, Edit, EditTruth, PacketTruth, Path, PathTruth};
 use fullpipe_units::{SegCount, Span, Time};
 
-use crate::packet::Packet;
+use crate::packet::LinkPacket;
 use crate::protocol::Host;
 
 /// Packets that are listed at the most in each direction: about 15 MB of text.
@@ -29,16 +29,16 @@ impl TruthLog {
     }
 
     /// Adds the packets of `incidents`.
-    pub(crate) fn add(&self, incidents: Vec<Incident<Packet>>) {
+    pub(crate) fn add_incidents(&self, incidents: Vec<PacketIncident<LinkPacket>>) {
         if incidents.is_empty() {
             return;
         }
         let mut direction = self.direction.lock().unwrap_or_else(PoisonError::into_inner);
-        for Incident { at, fate, queue, train } in incidents {
-            let at = at.since(self.began);
+        for PacketIncident { at, fate, queue, train } in incidents {
+            let at = at.duration_since(self.began);
             for packet in cut_train(train, SegCount::new(1)) {
                 if direction.packets.len() < MAX_PACKETS {
-                    direction.packets.push(PacketTruth { at, fate, queue, segment: packet.segment() });
+                    direction.packets.push(PacketTruth { at, fate, queue, segment: packet.segment_truth() });
                 } else {
                     direction.left_out += 1;
                 }
@@ -47,16 +47,16 @@ impl TruthLog {
     }
 
     /// Takes note of how many packets each edit changed.
-    pub(crate) fn edited(&self, edits: &[(Edit, SegCount)]) {
+    pub(crate) fn record_edits(&self, edits: &[(Edit, SegCount)]) {
         let edit = |(edit, packets): &(Edit, SegCount)| EditTruth {
             edit: *edit,
-            fields: edit.fields(),
+            fields: edit.changed_fields(),
             packets: packets.get(),
         };
         self.direction.lock().unwrap_or_else(PoisonError::into_inner).edits = edits.iter().map(edit).collect();
     }
 
-    fn take(&self) -> DirectionTruth {
+    fn take_truth(&self) -> DirectionTruth {
         let mut direction = std::mem::take(&mut *self.direction.lock().unwrap_or_else(PoisonError::into_inner));
         // Packets that overtake others are known once they arrive, which is later than they left the link.
         direction.packets.sort_by_key(|packet| packet.at);
@@ -65,14 +65,20 @@ impl TruthLog {
 }
 
 /// Writes the record of both directions of `path` to `file`. `began` is the begin of the capture since 1970.
-pub(crate) fn write(file: &FilePath, name: &str, began: Span, path: &Path, logs: &[TruthLog; 2]) -> io::Result<()> {
+pub(crate) fn write_truth(
+    file: &FilePath,
+    name: &str,
+    began: Span,
+    path: &Path,
+    logs: &[TruthLog; 2],
+) -> io::Result<()> {
     let path_truth = Box::new(PathTruth {
         name: name.to_owned(),
         began,
         path: path.clone(),
         capacity: path.forward.rate,
         rtt: path.rtt(),
-        directions: Host::ALL.map(|host| logs[host.index()].take()),
+        directions: Host::ALL.map(|host| logs[host.index()].take_truth()),
     });
     let mut line = Document::new(Content::PathTruth { path_truth }).to_json();
     line.push(b'\n');

@@ -8,7 +8,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 /// is enough (inversion: k = ⌊ln u ÷ ln(1 − p)⌋ for u uniform in (0, 1]; Devroye, Non-Uniform Random Variate
 /// Generation, 1986, X.2). The logarithms are `libm`'s, so that a seed means the same packets on every platform.
 #[derive(Debug)]
-pub(crate) struct Chance {
+pub(crate) struct HitChance {
     random: Pcg64Mcg,
     /// ln(1 − p), which is zero where nothing is hit and −∞ where everything is.
     log_pass: f64,
@@ -16,29 +16,29 @@ pub(crate) struct Chance {
     gap: u64,
 }
 
-impl Chance {
+impl HitChance {
     /// Hits with `probability`, of which anything above one counts as one.
     pub(crate) fn new(probability: Ratio, seed: u64) -> Self {
         let mut chance = Self { random: Pcg64Mcg::seed_from_u64(seed), log_pass: 0.0, gap: 0 };
-        chance.set(probability);
+        chance.set_probability(probability);
         chance
     }
 
     /// Hits with `probability` from the next packet on.
-    pub(crate) fn set(&mut self, probability: Ratio) {
+    pub(crate) fn set_probability(&mut self, probability: Ratio) {
         self.log_pass = log_pass(probability);
-        self.gap = gap(&mut self.random, self.log_pass);
+        self.gap = draw_gap(&mut self.random, self.log_pass);
     }
 
     /// Returns the number of packets that pass before the next one is hit.
-    pub(crate) fn gap(&self) -> u64 {
+    pub(crate) fn packets_before_hit(&self) -> u64 {
         self.gap
     }
 
     /// Returns the number of the next `segments` that pass before one is hit. If that is not all of
     /// them, the one after them is hit, and the next call is about those after it.
     #[inline]
-    pub(crate) fn passing(&mut self, segments: SegCount) -> SegCount {
+    pub(crate) fn passing_segments(&mut self, segments: SegCount) -> SegCount {
         if self.gap >= segments.get() {
             // A gap without end stays one.
             if self.gap != u64::MAX {
@@ -46,19 +46,19 @@ impl Chance {
             }
             return segments;
         }
-        SegCount::new(self.hit())
+        SegCount::new(self.take_gap())
     }
 
     /// Returns the packets before the one that is hit now, and draws those before the next.
     #[inline(never)]
-    fn hit(&mut self) -> u64 {
+    fn take_gap(&mut self) -> u64 {
         let passing = self.gap;
-        self.gap = gap(&mut self.random, self.log_pass);
+        self.gap = draw_gap(&mut self.random, self.log_pass);
         passing
     }
 
     /// Another random number.
-    pub(crate) fn random(&mut self) -> u64 {
+    pub(crate) fn next_random(&mut self) -> u64 {
         self.random.next_u64()
     }
 }
@@ -70,15 +70,15 @@ pub(crate) fn log_pass(probability: Ratio) -> f64 {
 
 /// Draws the number of packets that pass before one is hit, each with the probability of `log_pass`; [`u64::MAX`] if
 /// none ever is.
-pub(crate) fn gap(random: &mut Pcg64Mcg, log_pass: f64) -> u64 {
+pub(crate) fn draw_gap(random: &mut Pcg64Mcg, log_pass: f64) -> u64 {
     if log_pass == 0.0 {
         return u64::MAX;
     }
-    (libm::log(uniform(random)) / log_pass) as u64
+    (libm::log(draw_uniform(random)) / log_pass) as u64
 }
 
 /// Uniform in (0, 1].
-pub(crate) fn uniform(random: &mut Pcg64Mcg) -> f64 {
+pub(crate) fn draw_uniform(random: &mut Pcg64Mcg) -> f64 {
     // 53 random bits, the precision of a double, shifted by one so that zero is out and one is in.
     ((random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }
@@ -88,8 +88,8 @@ mod tests {
     use super::*;
 
     /// Returns the numbers of the packets that are lost, of the first `packets`.
-    fn lost(loss: &mut Chance, packets: u64) -> Vec<u64> {
-        (0..packets).filter(|_| loss.passing(SegCount::new(1)) == SegCount::ZERO).collect()
+    fn lost(loss: &mut HitChance, packets: u64) -> Vec<u64> {
+        (0..packets).filter(|_| loss.passing_segments(SegCount::new(1)) == SegCount::ZERO).collect()
     }
 
     /// A binomial count lies within five standard deviations of its mean but once in 1.7 million.
@@ -98,7 +98,7 @@ mod tests {
         const PACKETS: u64 = 1_000_000;
         for probability in [1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9] {
             for seed in 1..=3 {
-                let lost = lost(&mut Chance::new(Ratio::new(probability), seed), PACKETS).len() as f64;
+                let lost = lost(&mut HitChance::new(Ratio::new(probability), seed), PACKETS).len() as f64;
                 let mean = PACKETS as f64 * probability;
                 let sigma = (mean * (1.0 - probability)).sqrt();
                 assert!((lost - mean).abs() <= 5.0 * sigma, "p = {probability}, seed {seed}: {lost} lost, not {mean}");
@@ -109,7 +109,7 @@ mod tests {
     /// Independence: after a loss the next packet is lost as often as any other.
     #[test]
     fn a_loss_says_nothing_of_the_next_packet() {
-        let lost = lost(&mut Chance::new(Ratio::new(0.1), 4), 1_000_000);
+        let lost = lost(&mut HitChance::new(Ratio::new(0.1), 4), 1_000_000);
         let pairs = lost.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() as f64;
         let mean = lost.len() as f64 * 0.1;
         assert!((pairs - mean).abs() <= 5.0 * (mean * 0.9).sqrt(), "{pairs} pairs, not {mean}");
@@ -117,28 +117,28 @@ mod tests {
 
     #[test]
     fn a_seed_means_the_same_losses_everywhere() {
-        let lost = |seed| lost(&mut Chance::new(Ratio::new(0.01), seed), 1000);
+        let lost = |seed| lost(&mut HitChance::new(Ratio::new(0.01), seed), 1000);
         assert_eq!(lost(1), [15, 213, 289, 321, 420, 479, 573, 604, 789, 878]);
         assert_ne!(lost(2), lost(1));
     }
 
     #[test]
     fn nothing_everything_and_almost_nothing() {
-        assert!(lost(&mut Chance::new(Ratio::ZERO, 1), 100_000).is_empty());
-        assert_eq!(lost(&mut Chance::new(Ratio::ONE, 1), 1000).len(), 1000);
-        assert_eq!(lost(&mut Chance::new(Ratio::new(7.0), 1), 1000).len(), 1000);
-        assert!(lost(&mut Chance::new(Ratio::new(1e-300), 1), 100_000).is_empty());
+        assert!(lost(&mut HitChance::new(Ratio::ZERO, 1), 100_000).is_empty());
+        assert_eq!(lost(&mut HitChance::new(Ratio::ONE, 1), 1000).len(), 1000);
+        assert_eq!(lost(&mut HitChance::new(Ratio::new(7.0), 1), 1000).len(), 1000);
+        assert!(lost(&mut HitChance::new(Ratio::new(1e-300), 1), 100_000).is_empty());
     }
 
     #[test]
     fn a_train_loses_what_its_packets_would_lose() {
-        let singly = lost(&mut Chance::new(Ratio::new(0.05), 9), 10_000);
-        let mut loss = Chance::new(Ratio::new(0.05), 9);
+        let singly = lost(&mut HitChance::new(Ratio::new(0.05), 9), 10_000);
+        let mut loss = HitChance::new(Ratio::new(0.05), 9);
         let mut in_trains = Vec::new();
         for first in (0..10_000).step_by(40) {
             let mut next = 0;
             while next < 40 {
-                next += loss.passing(SegCount::new(40 - next)).get();
+                next += loss.passing_segments(SegCount::new(40 - next)).get();
                 if next < 40 {
                     in_trains.push(first + next);
                     next += 1;

@@ -2,13 +2,13 @@ use fullpipe_record::{Codel as Parameters, Fate};
 use fullpipe_units::{ByteCount, Span, Time};
 
 use crate::Train;
-use crate::fifo::{Fifo, Next};
-use crate::log::Log;
+use crate::fifo::{NextPacket, TrainFifo};
+use crate::log::DirectionLog;
 
 /// CoDel's control of one queue, word for word the pseudocode of RFC 8289, section 5: it looks at a packet when its
 /// turn has come to be sent. Marking instead of dropping ends a turn, as in Linux (`include/net/codel_impl.h`).
 #[derive(Debug)]
-pub(crate) struct Codel {
+pub(crate) struct CodelState {
     parameters: Parameters,
     /// So much may wait without being a standing queue.
     packet: ByteCount,
@@ -20,7 +20,7 @@ pub(crate) struct Codel {
     last_count: u32,
 }
 
-impl Codel {
+impl CodelState {
     /// `packet` is the largest packet.
     pub(crate) fn new(parameters: Parameters, packet: ByteCount) -> Self {
         let (drop_next, count, last_count) = (Time::ZERO, 0, 0);
@@ -28,26 +28,31 @@ impl Codel {
     }
 
     /// Drops or marks at `now` what the control law says; the next packet to be sent, if one is left.
-    pub(crate) fn choose<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, log: &mut Log<T>) -> Option<Next> {
-        let stands = self.stands(now, fifo);
+    pub(crate) fn choose_next<T: Train>(
+        &mut self,
+        now: Time,
+        fifo: &mut TrainFifo<T>,
+        log: &mut DirectionLog<T>,
+    ) -> Option<NextPacket> {
+        let stands = self.has_standing_queue(now, fifo);
         if self.dropping {
             self.dropping = stands;
             self.go_on(now, fifo, log);
         } else if stands {
-            self.begin(now, fifo, log);
+            self.begin_dropping(now, fifo, log);
         }
-        fifo.next()
+        fifo.next_packet()
     }
 
     /// Signals again when it is time.
-    fn go_on<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, log: &mut Log<T>) {
+    fn go_on<T: Train>(&mut self, now: Time, fifo: &mut TrainFifo<T>, log: &mut DirectionLog<T>) {
         while self.dropping && now >= self.drop_next {
             self.count = self.count.saturating_add(1);
             if self.mark_or_drop(now, fifo, log) {
                 self.drop_next = self.control_law(self.drop_next);
                 return;
             }
-            self.dropping = self.stands(now, fifo);
+            self.dropping = self.has_standing_queue(now, fifo);
             if self.dropping {
                 self.drop_next = self.control_law(self.drop_next);
             }
@@ -55,24 +60,24 @@ impl Codel {
     }
 
     /// Signals for the first time, at about the rate that worked last time.
-    fn begin<T: Train>(&mut self, now: Time, fifo: &mut Fifo<T>, log: &mut Log<T>) {
+    fn begin_dropping<T: Train>(&mut self, now: Time, fifo: &mut TrainFifo<T>, log: &mut DirectionLog<T>) {
         if !self.mark_or_drop(now, fifo, log) {
-            self.stands(now, fifo);
+            self.has_standing_queue(now, fifo);
         }
         self.dropping = true;
         let delta = self.count - self.last_count;
-        let recent = now.since(self.drop_next) < self.parameters.interval * 16;
+        let recent = now.duration_since(self.drop_next) < self.parameters.interval * 16;
         self.count = if delta > 1 && recent { delta } else { 1 };
         self.last_count = self.count;
         self.drop_next = self.control_law(now);
     }
 
     /// Returns true if packets have waited too long for an interval (`ok_to_drop`).
-    fn stands<T: Train>(&mut self, now: Time, fifo: &Fifo<T>) -> bool {
-        let above = fifo.next().is_some_and(|next| {
-            let behind = fifo.held().bytes.saturating_sub(next.bytes);
+    fn has_standing_queue<T: Train>(&mut self, now: Time, fifo: &TrainFifo<T>) -> bool {
+        let above = fifo.next_packet().is_some_and(|next| {
+            let behind = fifo.waiting_tally().bytes.saturating_sub(next.bytes);
             // What goes at once has not waited, whatever came with it.
-            now > next.came && now.since(next.came) >= self.parameters.target && behind > self.packet
+            now > next.came && now.duration_since(next.came) >= self.parameters.target && behind > self.packet
         });
         if !above {
             self.first_above = None;
@@ -82,14 +87,14 @@ impl Codel {
     }
 
     /// Marks or drops the next packet; returns whether it was marked.
-    fn mark_or_drop<T: Train>(&self, now: Time, fifo: &mut Fifo<T>, log: &mut Log<T>) -> bool {
-        let queue = Some(fifo.held().bytes);
+    fn mark_or_drop<T: Train>(&self, now: Time, fifo: &mut TrainFifo<T>, log: &mut DirectionLog<T>) -> bool {
+        let queue = Some(fifo.waiting_tally().bytes);
         if let Some(marked) = self.parameters.ecn.then(|| fifo.mark_next()).flatten() {
-            log.note(now, Fate::Marked, queue, marked);
+            log.record_fate(now, Fate::Marked, queue, marked);
             return true;
         }
         if let Some(train) = fifo.take_next() {
-            log.note(now, Fate::AqmDropped, queue, &train);
+            log.record_fate(now, Fate::AqmDropped, queue, &train);
         }
         false
     }

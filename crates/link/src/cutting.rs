@@ -30,13 +30,13 @@ pub fn cut_train<T: Train>(train: T, longest: SegCount) -> impl Iterator<Item = 
 /// Takes the first of several parts of `train` out of it; `None` if it is carried whole.
 #[inline]
 pub(crate) fn cut_first<T: Train>(train: &mut T, longest: SegCount) -> Option<T> {
-    take_first(train, if train.segments() <= PAIR { SegCount::new(1) } else { longest })
+    take_first(train, if train.segment_count() <= PAIR { SegCount::new(1) } else { longest })
 }
 
 /// Takes the first `longest` packets, at least one, out of a `train` that is longer; `None` if it is not.
 #[inline]
 pub fn take_first<T: Train>(train: &mut T, longest: SegCount) -> Option<T> {
-    (train.segments() > longest).then(|| {
+    (train.segment_count() > longest).then(|| {
         let rest = train.split_off(longest);
         std::mem::replace(train, rest)
     })
@@ -45,7 +45,7 @@ pub fn take_first<T: Train>(train: &mut T, longest: SegCount) -> Option<T> {
 /// Returns the packets that `path` sends within `time` at the lowest rate that is planned, at least one. Where nothing
 /// limits its rate, that is any number.
 pub fn packets_within(path: &PathDirection, time: Span) -> SegCount {
-    packets_at(slowest(path), packet(path), time)
+    packets_at(slowest_rate(path), largest_packet(path), time)
 }
 
 /// The longest train that a path carries whole: as long as its link takes to send in [`TRAIN_LASTS`], as the first of
@@ -58,7 +58,7 @@ pub(crate) struct LongestTrain {
 
 impl LongestTrain {
     pub(crate) fn new(path: &PathDirection) -> Self {
-        Self { packet: packet(path), segments: packets_within(path, TRAIN_LASTS) }
+        Self { packet: largest_packet(path), segments: packets_within(path, TRAIN_LASTS) }
     }
 
     /// The link sends at `rate` from now on.
@@ -69,7 +69,7 @@ impl LongestTrain {
 
 /// The lowest rate that the path is to have, at which a train lasts longest; that of a single packet for a trace of
 /// moments, each of which sends one. `None` where nothing limits it.
-fn slowest(path: &PathDirection) -> Option<BitRate> {
+fn slowest_rate(path: &PathDirection) -> Option<BitRate> {
     let Effects { opportunities, steps, .. } = &path.effects;
     if opportunities.is_some() {
         return Some(BitRate::ZERO);
@@ -79,8 +79,8 @@ fn slowest(path: &PathDirection) -> Option<BitRate> {
 }
 
 /// The largest packet, with all that the path's framing adds.
-fn packet(path: &PathDirection) -> ByteCount {
-    path.mtu + path.framing.overhead()
+fn largest_packet(path: &PathDirection) -> ByteCount {
+    path.mtu + path.framing.packet_overhead()
 }
 
 fn packets_at(rate: Option<BitRate>, packet: ByteCount, time: Span) -> SegCount {

@@ -4,11 +4,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use fullpipe_record::{Effects, Fate, Framing, PathDirection};
 use fullpipe_units::{Ratio, SegCount, Span, Time};
 
-use crate::chance::Chance;
-use crate::jitter::Jitter;
-use crate::log::Log;
-use crate::train::cut;
-use crate::{Delivery, Tally, Train};
+use crate::chance::HitChance;
+use crate::jitter::JitterSampler;
+use crate::log::DirectionLog;
+use crate::train::split_train_at;
+use crate::{ArrivedTrain, PacketTally, Train};
 
 /// The part behind the link: wrong bits, copies, the delay, and changes of the order.
 #[derive(Debug)]
@@ -16,16 +16,16 @@ pub(crate) struct DelayLine<T> {
     framing: Framing,
     /// True if the path does nothing here but delay.
     calm: bool,
-    corruption: Chance,
-    duplication: Chance,
+    corruption: HitChance,
+    duplication: HitChance,
     delay: Span,
-    jitter: Option<Jitter>,
-    held_back: Chance,
+    jitter: Option<JitterSampler>,
+    held_back: HitChance,
     held_back_by: Span,
     /// Packets that keep their order among each other.
-    ordered: VecDeque<Propagating<T>>,
+    ordered: VecDeque<PropagatingTrain<T>>,
     /// Packets that others may pass.
-    free: BinaryHeap<Propagating<T>>,
+    free: BinaryHeap<PropagatingTrain<T>>,
     /// When the last packet that keeps the order arrives.
     last_due: Time,
     /// Packets that have taken off.
@@ -35,7 +35,7 @@ pub(crate) struct DelayLine<T> {
 }
 
 #[derive(Debug)]
-struct Propagating<T> {
+struct PropagatingTrain<T> {
     due: Time,
     /// Of its first packet, counted as they took off.
     number: u64,
@@ -55,11 +55,11 @@ impl<T: Train> DelayLine<T> {
         Self {
             framing: path.framing,
             calm: only_delays(effects),
-            corruption: Chance::new(effects.corrupted, seed ^ CORRUPTION),
-            duplication: Chance::new(effects.duplicated, seed ^ DUPLICATION),
+            corruption: HitChance::new(effects.corrupted, seed ^ CORRUPTION),
+            duplication: HitChance::new(effects.duplicated, seed ^ DUPLICATION),
             delay: path.delay,
-            jitter: effects.jitter.as_ref().map(|jitter| Jitter::new(jitter, seed ^ JITTER)),
-            held_back: Chance::new(reordering.share, seed ^ HELD_BACK),
+            jitter: effects.jitter.as_ref().map(|jitter| JitterSampler::new(jitter, seed ^ JITTER)),
+            held_back: HitChance::new(reordering.share, seed ^ HELD_BACK),
             held_back_by: reordering.by,
             ordered: VecDeque::new(),
             free: BinaryHeap::new(),
@@ -69,7 +69,7 @@ impl<T: Train> DelayLine<T> {
         }
     }
 
-    pub(crate) fn delay(&self) -> Span {
+    pub(crate) fn fixed_delay(&self) -> Span {
         self.delay
     }
 
@@ -79,7 +79,7 @@ impl<T: Train> DelayLine<T> {
     }
 
     /// Returns the number of next packets that are treated alike, and may propagate as one train.
-    pub(crate) fn alike(&self) -> SegCount {
+    pub(crate) fn uniform_segments(&self) -> SegCount {
         if self.calm {
             return SegCount::new(u64::MAX);
         }
@@ -87,27 +87,31 @@ impl<T: Train> DelayLine<T> {
             return SegCount::new(1);
         }
         // A copy is a packet of its own to what is behind it, but it is of a packet that is alone.
-        let gap = self.corruption.gap().min(self.duplication.gap()).min(self.held_back.gap());
+        let gap = self
+            .corruption
+            .packets_before_hit()
+            .min(self.duplication.packets_before_hit())
+            .min(self.held_back.packets_before_hit());
         SegCount::new(gap.max(1))
     }
 
     /// Takes over what left the link at `departed`.
-    pub(crate) fn enqueue(&mut self, departed: Time, train: T, log: &mut Log<T>) {
+    pub(crate) fn enqueue_train(&mut self, departed: Time, train: T, log: &mut DirectionLog<T>) {
         if self.calm {
             return self.keep_in_order(departed + self.delay, train);
         }
         let mut rest = Some(train);
         while let Some(train) = rest {
-            let (train, behind) = cut(train, self.alike());
+            let (train, behind) = split_train_at(train, self.uniform_segments());
             if let Some(mut train) = train {
-                if hit(&mut self.corruption, &train) {
-                    train.corrupt(self.corruption.random());
-                    log.note(departed, Fate::Corrupted, None, &train);
+                if hits_train(&mut self.corruption, &train) {
+                    train.corrupt_bit(self.corruption.next_random());
+                    log.record_fate(departed, Fate::Corrupted, None, &train);
                 }
-                let copy = hit(&mut self.duplication, &train).then(|| train.clone());
+                let copy = hits_train(&mut self.duplication, &train).then(|| train.clone());
                 self.delay_one(departed, train);
                 if let Some(copy) = copy {
-                    log.note(departed, Fate::Duplicated, None, &copy);
+                    log.record_fate(departed, Fate::Duplicated, None, &copy);
                     self.delay_one(departed, copy);
                 }
             }
@@ -116,13 +120,15 @@ impl<T: Train> DelayLine<T> {
     }
 
     /// Takes over what left the link at `departed`, before this part took over.
-    pub(crate) fn resume(&mut self, departed: Time, train: T) {
+    pub(crate) fn resume_train(&mut self, departed: Time, train: T) {
         self.keep_in_order(departed + self.delay, train);
     }
 
     /// Returns true if no packet passes another.
     pub(crate) fn keeps_order(&self) -> bool {
-        self.calm || self.held_back.gap() == u64::MAX && self.jitter.as_ref().is_none_or(|jitter| !jitter.reorders)
+        self.calm
+            || self.held_back.packets_before_hit() == u64::MAX
+                && self.jitter.as_ref().is_none_or(|jitter| !jitter.reorders)
     }
 
     /// When the next of what has taken off arrives.
@@ -134,20 +140,20 @@ impl<T: Train> DelayLine<T> {
     }
 
     /// The next train that has arrived at `now`.
-    pub(crate) fn land(&mut self, now: Time, log: &mut Log<T>) -> Option<Delivery<T>> {
+    pub(crate) fn take_arrived(&mut self, now: Time, log: &mut DirectionLog<T>) -> Option<ArrivedTrain<T>> {
         let next = match self.next_is_free()? {
             false => self.ordered.pop_front_if(|next| next.due <= now)?,
             true if self.free.peek()?.due <= now => self.free.pop()?,
             true => return None,
         };
-        let tally = Tally::of(&next.train, self.framing);
+        let tally = PacketTally::from_train(&next.train, self.framing);
         log.counters.delivered.add(tally);
         if next.number < self.landed {
-            log.note(next.due, Fate::Reordered, None, &next.train);
+            log.record_fate(next.due, Fate::Reordered, None, &next.train);
         } else {
             self.landed = next.number + tally.segments.get();
         }
-        Some(Delivery { due: next.due, train: next.train })
+        Some(ArrivedTrain { due: next.due, train: next.train })
     }
 
     /// Returns true if the next packet to arrive is one that others may pass; `None` if nothing is
@@ -161,14 +167,14 @@ impl<T: Train> DelayLine<T> {
     }
 
     fn delay_one(&mut self, departed: Time, train: T) {
-        let held_back = hit(&mut self.held_back, &train);
-        let jitter = self.jitter.as_mut().map_or(Span::ZERO, Jitter::draw);
+        let held_back = hits_train(&mut self.held_back, &train);
+        let jitter = self.jitter.as_mut().map_or(Span::ZERO, JitterSampler::draw_delay);
         let free = held_back || self.jitter.as_ref().is_some_and(|jitter| jitter.reorders);
         let due = departed + self.delay + jitter;
         if free {
             let held_back = if held_back { self.held_back_by } else { Span::ZERO };
-            let number = self.number(&train);
-            self.free.push(Propagating { due: due + held_back, number, train });
+            let number = self.first_number(&train);
+            self.free.push(PropagatingTrain { due: due + held_back, number, train });
         } else {
             self.keep_in_order(due, train);
         }
@@ -176,14 +182,14 @@ impl<T: Train> DelayLine<T> {
 
     fn keep_in_order(&mut self, due: Time, train: T) {
         self.last_due = self.last_due.max(due);
-        let number = self.number(&train);
-        self.ordered.push_back(Propagating { due: self.last_due, number, train });
+        let number = self.first_number(&train);
+        self.ordered.push_back(PropagatingTrain { due: self.last_due, number, train });
     }
 
     /// The number of the first packet of `train`, which takes off.
-    fn number(&mut self, train: &T) -> u64 {
+    fn first_number(&mut self, train: &T) -> u64 {
         let number = self.launched;
-        self.launched += train.segments().get();
+        self.launched += train.segment_count().get();
         number
     }
 }
@@ -196,27 +202,27 @@ pub(crate) fn only_delays(effects: &Effects) -> bool {
 }
 
 /// Returns true if `chance` hits `train`, which is one packet or no more than it spares.
-fn hit<T: Train>(chance: &mut Chance, train: &T) -> bool {
-    chance.passing(train.segments()) < train.segments()
+fn hits_train<T: Train>(chance: &mut HitChance, train: &T) -> bool {
+    chance.passing_segments(train.segment_count()) < train.segment_count()
 }
 
 /// The first to arrive is the greatest, as a heap gives out the greatest first.
-impl<T> Ord for Propagating<T> {
+impl<T> Ord for PropagatingTrain<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.due, other.number).cmp(&(self.due, self.number))
     }
 }
 
-impl<T> PartialOrd for Propagating<T> {
+impl<T> PartialOrd for PropagatingTrain<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for Propagating<T> {
+impl<T> PartialEq for PropagatingTrain<T> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<T> Eq for Propagating<T> {}
+impl<T> Eq for PropagatingTrain<T> {}

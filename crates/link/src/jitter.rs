@@ -3,11 +3,11 @@ use fullpipe_units::Span;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use crate::chance::uniform;
+use crate::chance::draw_uniform;
 
 /// Delays drawn one by one. The formulas use `libm`, so that a seed means the same delays on every platform.
 #[derive(Debug)]
-pub(crate) struct Jitter {
+pub(crate) struct JitterSampler {
     pub(crate) reorders: bool,
     distribution: Distribution,
     random: Pcg64Mcg,
@@ -16,32 +16,34 @@ pub(crate) struct Jitter {
 /// Longer delays are this one: heavy tails would hold a packet for days.
 const MAX_DELAY: Span = Span::from_secs(10);
 
-impl Jitter {
+impl JitterSampler {
     pub(crate) fn new(parameters: &Parameters, seed: u64) -> Self {
         let Parameters { distribution, reorders } = parameters.clone();
         Self { reorders, distribution, random: Pcg64Mcg::seed_from_u64(seed) }
     }
 
-    pub(crate) fn draw(&mut self) -> Span {
+    pub(crate) fn draw_delay(&mut self) -> Span {
         let random = &mut self.random;
         let delay = match &self.distribution {
-            Distribution::Uniform(most) => most.scaled(uniform(random)),
+            Distribution::Uniform(most) => most.scale_by(draw_uniform(random)),
             Distribution::Normal { mean, deviation } => {
                 // Box and Muller, Annals of Mathematical Statistics 29 (1958), 610.
-                let radius = libm::sqrt(-2.0 * libm::log(uniform(random)));
-                let normal = radius * libm::cos(std::f64::consts::TAU * uniform(random));
+                let radius = libm::sqrt(-2.0 * libm::log(draw_uniform(random)));
+                let normal = radius * libm::cos(std::f64::consts::TAU * draw_uniform(random));
                 Span::from_secs_f64(mean.as_secs_f64() + normal * deviation.as_secs_f64())
             }
-            Distribution::Exponential(mean) => mean.scaled(-libm::log(uniform(random))),
-            Distribution::Pareto { least, shape } => least.scaled(libm::pow(uniform(random), -1.0 / shape.get())),
-            Distribution::Listed(delays) => pick(delays, random),
+            Distribution::Exponential(mean) => mean.scale_by(-libm::log(draw_uniform(random))),
+            Distribution::Pareto { least, shape } => {
+                least.scale_by(libm::pow(draw_uniform(random), -1.0 / shape.get()))
+            }
+            Distribution::Listed(delays) => pick_delay(delays, random),
         };
         delay.min(MAX_DELAY)
     }
 }
 
 /// One of `delays`, each as often; none where there is none.
-fn pick(delays: &[Span], random: &mut Pcg64Mcg) -> Span {
+fn pick_delay(delays: &[Span], random: &mut Pcg64Mcg) -> Span {
     let index = (u128::from(random.next_u64()) * delays.len() as u128) >> 64;
     delays.get(index as usize).copied().unwrap_or_default()
 }
@@ -55,8 +57,8 @@ mod tests {
 
     fn draws(distribution: &Distribution) -> Vec<f64> {
         let parameters = Parameters { distribution: distribution.clone(), reorders: false };
-        let mut jitter = Jitter::new(&parameters, 3);
-        (0..DRAWS).map(|_| jitter.draw().as_secs_f64() * 1e3).collect()
+        let mut jitter = JitterSampler::new(&parameters, 3);
+        (0..DRAWS).map(|_| jitter.draw_delay().as_secs_f64() * 1e3).collect()
     }
 
     fn millis(millis: u64) -> Span {

@@ -1,6 +1,6 @@
 //! The emulated path, without a clock: what happens to packets between two hosts.
 //!
-//! A [`Direction`] takes trains of packets in and gives them out again, late and maybe fewer. Time is an argument of
+//! A [`LinkDirection`] takes trains of packets in and gives them out again, late and maybe fewer. Time is an argument of
 //! every call, so the same code runs in real time (the laboratory) and in virtual time (the simulator), and the two
 //! cannot disagree about a queue or a loss. Every packet passes these stages, in this order; those that the path's
 //! [`Effects`](fullpipe_record::Effects) do not name do nothing:
@@ -22,10 +22,10 @@
 //! A lost packet therefore takes no room in the queue and no time on the link, as on a path whose losses lie before
 //! its bottleneck. What a train does in a stage is what its packets would do one by one; only where they fare
 //! differently is it cut. With jitter every packet does. A driver cuts the trains of the hosts before it offers them
-//! ([`Direction::cut`]), so that none is longer than a moment.
+//! ([`LinkDirection::cut_train`]), so that none is longer than a moment.
 //!
 //! Everything happens at its own logical time: the link chooses the next packet when the last one has been sent, and
-//! the path changes when its steps say so. When, and how often, a driver calls [`Direction::pop`] changes nothing.
+//! the path changes when its steps say so. When, and how often, a driver calls [`LinkDirection::pop_arrived`] changes nothing.
 //!
 //! If stages 5 to 9 are a drop-tail queue, a rate and a delay, a packet's times are computed when it comes. A property
 //! test holds the result against that of the stages.
@@ -50,8 +50,8 @@ mod queue;
 mod server;
 mod train;
 
-pub use counters::{Counters, Tally};
+pub use counters::{DirectionCounters, PacketTally};
 pub use cutting::{cut_train, packets_within, take_first};
-pub use direction::{Delivery, Direction, Outcome};
-pub use log::Incident;
-pub use train::{Edited, Train};
+pub use direction::{ArrivedTrain, LinkDirection, QueueOutcome};
+pub use log::PacketIncident;
+pub use train::{EditEffect, Train};

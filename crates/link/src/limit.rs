@@ -1,17 +1,17 @@
 use fullpipe_record::PathDirection;
 use fullpipe_units::{ByteCount, SegCount};
 
-use crate::Tally;
-use crate::load::Load;
+use crate::PacketTally;
+use crate::load::TrainLoad;
 
 /// Most that a queue holds, the packet on the link included; what is not limited never overflows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limit {
+pub(crate) struct QueueLimit {
     bytes: Option<ByteCount>,
     packets: Option<SegCount>,
 }
 
-impl Limit {
+impl QueueLimit {
     pub(crate) fn new(path: &PathDirection) -> Self {
         Self { bytes: path.queue, packets: path.effects.queue_packets }
     }
@@ -19,7 +19,7 @@ impl Limit {
     /// Returns the number of packets of `load`, counted from its first, that find room behind
     /// `backlog`. On an idle link one always does.
     #[inline]
-    pub(crate) fn room(self, backlog: Tally, load: Load) -> SegCount {
+    pub(crate) fn accepted_packets(self, backlog: PacketTally, load: TrainLoad) -> SegCount {
         let by_bytes = self.bytes.map(|limit| load.packets_in(limit.saturating_sub(backlog.bytes)));
         let by_packets = self.packets.map(|limit| limit.saturating_sub(backlog.segments).min(load.segments));
         let room = by_bytes.unwrap_or(load.segments).min(by_packets.unwrap_or(load.segments));
@@ -27,7 +27,7 @@ impl Limit {
     }
 
     /// Returns true if `backlog` is more than it allows.
-    pub(crate) fn is_exceeded(self, backlog: Tally) -> bool {
+    pub(crate) fn is_exceeded(self, backlog: PacketTally) -> bool {
         self.bytes.is_some_and(|limit| backlog.bytes > limit)
             || self.packets.is_some_and(|limit| backlog.segments > limit)
     }

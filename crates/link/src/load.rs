@@ -1,11 +1,11 @@
 use fullpipe_record::Framing;
 use fullpipe_units::{ByteCount, SegCount};
 
-use crate::{Tally, Train};
+use crate::{PacketTally, Train};
 
 /// A train as the link sees it: its packets with all that the framing adds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Load {
+pub(crate) struct TrainLoad {
     /// Packets.
     pub(crate) segments: SegCount,
     /// Each packet but perhaps the last.
@@ -14,18 +14,18 @@ pub(crate) struct Load {
     pub(crate) total: ByteCount,
 }
 
-impl Load {
-    pub(crate) fn of<T: Train>(train: &T, framing: Framing) -> Self {
+impl TrainLoad {
+    pub(crate) fn from_train<T: Train>(train: &T, framing: Framing) -> Self {
         Self {
-            segments: train.segments(),
-            segment: train.segment_bytes() + framing.overhead(),
+            segments: train.segment_count(),
+            segment: train.segment_bytes() + framing.packet_overhead(),
             total: train.wire_bytes(framing),
         }
     }
 
     #[inline]
-    pub(crate) fn tally(self) -> Tally {
-        Tally { segments: self.segments, bytes: self.total }
+    pub(crate) fn to_tally(self) -> PacketTally {
+        PacketTally { segments: self.segments, bytes: self.total }
     }
 
     /// Returns the number of whole packets that `bytes` cover, counted from the first.
@@ -40,7 +40,7 @@ impl Load {
 
     /// The first `packets` of it.
     #[inline]
-    pub(crate) fn first(self, packets: SegCount) -> Self {
+    pub(crate) fn first_packets(self, packets: SegCount) -> Self {
         if packets >= self.segments {
             return self;
         }
@@ -48,19 +48,19 @@ impl Load {
     }
 
     /// Returns the packets after the first `packets`.
-    pub(crate) fn behind(self, packets: SegCount) -> Self {
-        let first = self.first(packets);
+    pub(crate) fn packets_after(self, packets: SegCount) -> Self {
+        let first = self.first_packets(packets);
         Self { segments: self.segments - first.segments, segment: self.segment, total: self.total - first.total }
     }
 
     /// Size of the first packet.
-    pub(crate) fn packet(self) -> ByteCount {
+    pub(crate) fn packet_bytes(self) -> ByteCount {
         self.segment.min(self.total)
     }
 
     /// The last packet, where it is smaller than one before it.
     pub(crate) fn smaller_last(self) -> Option<Self> {
-        let last = self.behind(SegCount::new(self.segments.get().saturating_sub(1)));
+        let last = self.packets_after(SegCount::new(self.segments.get().saturating_sub(1)));
         (self.segments > last.segments && last.total < self.segment).then_some(last)
     }
 }

@@ -1,11 +1,11 @@
 use fullpipe_record::{Fate, Framing};
 use fullpipe_units::{ByteCount, Time};
 
-use crate::{Counters, Tally, Train};
+use crate::{DirectionCounters, PacketTally, Train};
 
 /// Packets that did not arrive once, in order and as they were sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Incident<T> {
+pub struct PacketIncident<T> {
     /// Time at which it happened.
     pub at: Time,
     /// The fate of each of the packets.
@@ -18,15 +18,15 @@ pub struct Incident<T> {
 
 /// The counts of one direction and, while they are asked for, its incidents.
 #[derive(Debug)]
-pub(crate) struct Log<T> {
+pub(crate) struct DirectionLog<T> {
     framing: Framing,
-    pub(crate) counters: Counters,
-    incidents: Option<Vec<Incident<T>>>,
+    pub(crate) counters: DirectionCounters,
+    incidents: Option<Vec<PacketIncident<T>>>,
 }
 
-impl<T: Train> Log<T> {
+impl<T: Train> DirectionLog<T> {
     pub(crate) fn new(framing: Framing) -> Self {
-        Self { framing, counters: Counters::default(), incidents: None }
+        Self { framing, counters: DirectionCounters::default(), incidents: None }
     }
 
     /// Begins to keep incidents, or ends it.
@@ -35,13 +35,13 @@ impl<T: Train> Log<T> {
     }
 
     /// Returns the incidents since the last call.
-    pub(crate) fn take_incidents(&mut self) -> Vec<Incident<T>> {
+    pub(crate) fn take_incidents(&mut self) -> Vec<PacketIncident<T>> {
         self.incidents.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Counts packets by their fate, and keeps them where that is asked for.
-    pub(crate) fn note(&mut self, at: Time, fate: Fate, queue: Option<ByteCount>, train: &T) {
-        let (counters, tally) = (&mut self.counters, Tally::of(train, self.framing));
+    pub(crate) fn record_fate(&mut self, at: Time, fate: Fate, queue: Option<ByteCount>, train: &T) {
+        let (counters, tally) = (&mut self.counters, PacketTally::from_train(train, self.framing));
         match fate {
             Fate::Lost => counters.lost.add(tally),
             Fate::Expired => counters.expired.add(tally),
@@ -55,7 +55,7 @@ impl<T: Train> Log<T> {
             Fate::Reordered => counters.reordered += tally.segments,
         }
         if let Some(incidents) = &mut self.incidents {
-            incidents.push(Incident { at, fate, queue, train: train.clone() });
+            incidents.push(PacketIncident { at, fate, queue, train: train.clone() });
         }
     }
 }

@@ -6,61 +6,61 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
 use crate::Train;
-use crate::chance::{Chance, gap, log_pass};
-use crate::load::Load;
+use crate::chance::{HitChance, draw_gap, log_pass};
+use crate::load::TrainLoad;
 
 /// The choice of the packets that are lost.
 #[derive(Debug)]
-pub(crate) struct Loss {
-    independent: Chance,
+pub(crate) struct LossProcess {
+    independent: HitChance,
     /// Instead of independent losses.
-    pattern: Option<Pattern>,
+    pattern: Option<LossModel>,
 }
 
 #[derive(Debug)]
-enum Pattern {
+enum LossModel {
     GilbertElliott(GilbertElliott),
-    Listed(Listed),
+    Listed(ListedPackets),
     ListedData(ListedData),
 }
 
-impl Loss {
+impl LossProcess {
     pub(crate) fn new(path: &PathDirection, seed: u64) -> Self {
         let pattern = path.effects.losses.as_ref().map(|pattern| match pattern {
             LossPattern::GilbertElliott { to_bad, to_good, in_good, in_bad } => {
-                Pattern::GilbertElliott(GilbertElliott::new([*to_bad, *to_good], [*in_good, *in_bad], seed))
+                LossModel::GilbertElliott(GilbertElliott::new([*to_bad, *to_good], [*in_good, *in_bad], seed))
             }
-            LossPattern::Listed(numbers) => Pattern::Listed(Listed::new(numbers)),
-            LossPattern::ListedData(numbers) => Pattern::ListedData(ListedData::new(numbers, path.mtu)),
+            LossPattern::Listed(numbers) => LossModel::Listed(ListedPackets::new(numbers)),
+            LossPattern::ListedData(numbers) => LossModel::ListedData(ListedData::new(numbers, path.mtu)),
         });
-        Self { independent: Chance::new(path.loss.unwrap_or(Ratio::ZERO), seed), pattern }
+        Self { independent: HitChance::new(path.loss.unwrap_or(Ratio::ZERO), seed), pattern }
     }
 
     /// From now on each packet is lost with `probability`.
-    pub(crate) fn set(&mut self, probability: Ratio) {
+    pub(crate) fn set_probability(&mut self, probability: Ratio) {
         self.pattern = None;
-        self.independent.set(probability);
+        self.independent.set_probability(probability);
     }
 
     /// Returns the number of packets of `train` that pass before one is lost. If that is not all of
     /// them, the one after them is lost, and the next call is about those after it.
     #[inline]
-    pub(crate) fn passing<T: Train>(&mut self, train: &T) -> SegCount {
+    pub(crate) fn passing_segments<T: Train>(&mut self, train: &T) -> SegCount {
         match &mut self.pattern {
-            None => self.independent.passing(train.segments()),
-            Some(pattern) => pattern.passing(train),
+            None => self.independent.passing_segments(train.segment_count()),
+            Some(pattern) => pattern.passing_segments(train),
         }
     }
 }
 
-impl Pattern {
+impl LossModel {
     #[inline(never)]
-    fn passing<T: Train>(&mut self, train: &T) -> SegCount {
-        let segments = train.segments();
+    fn passing_segments<T: Train>(&mut self, train: &T) -> SegCount {
+        let segments = train.segment_count();
         match self {
-            Self::GilbertElliott(chain) => SegCount::new(chain.passing(segments.get())),
-            Self::Listed(listed) => SegCount::new(listed.passing(segments.get())),
-            Self::ListedData(listed) => listed.passing(train).unwrap_or(segments),
+            Self::GilbertElliott(chain) => SegCount::new(chain.passing_segments(segments.get())),
+            Self::Listed(listed) => SegCount::new(listed.passing_segments(segments.get())),
+            Self::ListedData(listed) => listed.passing_segments(train).unwrap_or(segments),
         }
     }
 }
@@ -95,16 +95,16 @@ impl GilbertElliott {
         chain
     }
 
-    fn passing(&mut self, segments: u64) -> u64 {
+    fn passing_segments(&mut self, segments: u64) -> u64 {
         let mut passed = 0;
         while passed < segments {
             let run = self.gap.min(self.left).min(segments - passed);
-            self.spend(run);
+            self.spend_packets(run);
             passed += run;
             if self.left == 0 {
                 self.change_state();
             } else if passed < segments {
-                self.lose();
+                self.lose_next();
                 return passed;
             }
         }
@@ -112,15 +112,15 @@ impl GilbertElliott {
     }
 
     /// Loses the next packet.
-    fn lose(&mut self) {
-        self.gap = gap(&mut self.random, self.pass[usize::from(self.bad)]).saturating_add(1);
-        self.spend(1);
+    fn lose_next(&mut self) {
+        self.gap = draw_gap(&mut self.random, self.pass[usize::from(self.bad)]).saturating_add(1);
+        self.spend_packets(1);
         if self.left == 0 {
             self.change_state();
         }
     }
 
-    fn spend(&mut self, packets: u64) {
+    fn spend_packets(&mut self, packets: u64) {
         for count in [&mut self.left, &mut self.gap] {
             // What has no end keeps none.
             if *count != u64::MAX {
@@ -132,26 +132,26 @@ impl GilbertElliott {
     fn change_state(&mut self) {
         self.bad = !self.bad;
         let state = usize::from(self.bad);
-        self.left = gap(&mut self.random, self.stay[state]).saturating_add(1);
-        self.gap = gap(&mut self.random, self.pass[state]);
+        self.left = draw_gap(&mut self.random, self.stay[state]).saturating_add(1);
+        self.gap = draw_gap(&mut self.random, self.pass[state]);
     }
 }
 
 /// Packets with given numbers, counted from one.
 #[derive(Debug)]
-struct Listed {
+struct ListedPackets {
     /// The numbers that are still to come, the next last.
     numbers: Vec<u64>,
     /// Packets so far.
     seen: u64,
 }
 
-impl Listed {
+impl ListedPackets {
     fn new(numbers: &[u64]) -> Self {
         Self { numbers: next_last(numbers), seen: 0 }
     }
 
-    fn passing(&mut self, segments: u64) -> u64 {
+    fn passing_segments(&mut self, segments: u64) -> u64 {
         let first = self.seen + 1;
         if let Some(next) = self.numbers.pop_if(|next| *next < first + segments) {
             self.seen = next;
@@ -181,15 +181,15 @@ const FULL: f64 = 0.9;
 
 impl ListedData {
     fn new(numbers: &[u64], mtu: ByteCount) -> Self {
-        Self { numbers: next_last(numbers), least: mtu.scaled(FULL), seen: HashMap::new() }
+        Self { numbers: next_last(numbers), least: mtu.scale_by(FULL), seen: HashMap::new() }
     }
 
     /// Returns the number of packets of `train` that pass before one is lost; `None` if none of
     /// them is.
-    fn passing<T: Train>(&mut self, train: &T) -> Option<SegCount> {
+    fn passing_segments<T: Train>(&mut self, train: &T) -> Option<SegCount> {
         let next = *self.numbers.last()?;
         let data = self.data_packets(train);
-        let seen = self.seen.entry(train.flow()).or_default();
+        let seen = self.seen.entry(train.flow_hash()).or_default();
         if next > *seen + data {
             *seen += data;
             return None;
@@ -202,8 +202,8 @@ impl ListedData {
 
     /// Returns the number of packets of `train` that count as data, from the first.
     fn data_packets<T: Train>(&self, train: &T) -> u64 {
-        let load = Load::of(train, Framing::Ip);
-        let first = if load.packet() >= self.least { load.segments.get() } else { 0 };
+        let load = TrainLoad::from_train(train, Framing::Ip);
+        let first = if load.packet_bytes() >= self.least { load.segments.get() } else { 0 };
         let last_is_small = load.smaller_last().is_some_and(|last| last.total < self.least);
         first.saturating_sub(u64::from(last_is_small))
     }
@@ -229,7 +229,7 @@ mod tests {
 
     /// Returns, for each of the first `packets`, whether it is lost.
     fn fates(chain: &mut GilbertElliott, packets: u64) -> Vec<bool> {
-        (0..packets).map(|_| chain.passing(1) == 0).collect()
+        (0..packets).map(|_| chain.passing_segments(1) == 0).collect()
     }
 
     /// Gilbert's model: runs of losses are geometric with mean 1 ÷ r, and p ÷ (p + r) of the packets are lost. The
@@ -257,7 +257,7 @@ mod tests {
             in_good: Ratio::new(0.001),
             in_bad: Ratio::new(0.3),
         };
-        let mean = pattern.mean().get();
+        let mean = pattern.mean_loss().get();
         assert!((mean - (0.8 * 0.001 + 0.2 * 0.3)).abs() < 1e-12);
         let lost = fates(&mut chain(0.01, 0.04, 0.001, 0.3, 7), 1_000_000).iter().filter(|lost| **lost).count() as f64;
         // Bound with the memory of the chain: (1 + 0.95) ÷ (1 − 0.95) times the variance of independent losses at most.
@@ -275,8 +275,8 @@ mod tests {
 
     #[test]
     fn listed_packets_are_lost_once() {
-        let mut listed = Listed::new(&[7, 0, 3, 4, 3, 1]);
-        let lost: Vec<_> = (1..=20).filter(|_| listed.passing(1) == 0).collect();
+        let mut listed = ListedPackets::new(&[7, 0, 3, 4, 3, 1]);
+        let lost: Vec<_> = (1..=20).filter(|_| listed.passing_segments(1) == 0).collect();
         assert_eq!(lost, [1, 3, 4, 7]);
     }
 
@@ -291,7 +291,7 @@ mod tests {
             for _ in 0..60 {
                 let mut left = train;
                 while left > 0 {
-                    let passing = whole.passing(left);
+                    let passing = whole.passing_segments(left);
                     in_trains.extend((0..passing).map(|_| false));
                     left -= passing;
                     if left > 0 {

@@ -15,11 +15,11 @@ pub(crate) fn bytes_for(work: u128) -> ByteCount {
 
 /// The rate or the moments at which a link can send.
 #[derive(Debug, Clone)]
-pub(crate) enum Capacity {
+pub(crate) enum LinkCapacity {
     /// Steadily.
     Rate(BitRate),
     /// At certain moments.
-    Opportunities(Opportunities),
+    Opportunities(SendOpportunities),
 }
 
 /// The sending end of a link: turns bytes into moments.
@@ -29,8 +29,8 @@ pub(crate) enum Capacity {
 /// adds up from packet to packet, however long the period, and none at a change of the rate, up to
 /// which the work done is known exactly.
 #[derive(Debug)]
-pub(crate) struct Server {
-    capacity: Capacity,
+pub(crate) struct LinkServer {
+    capacity: LinkCapacity,
     /// When `done` was the work done.
     since: Time,
     done: u128,
@@ -38,8 +38,8 @@ pub(crate) struct Server {
     needed: u128,
 }
 
-impl Server {
-    pub(crate) fn new(capacity: Capacity) -> Self {
+impl LinkServer {
+    pub(crate) fn new(capacity: LinkCapacity) -> Self {
         Self { capacity, since: Time::ZERO, done: 0, needed: 0 }
     }
 
@@ -48,17 +48,17 @@ impl Server {
     }
 
     /// Begins to send `bytes` behind what has begun before.
-    pub(crate) fn begin(&mut self, bytes: ByteCount) {
+    pub(crate) fn begin_service(&mut self, bytes: ByteCount) {
         self.needed += u128::from(bytes.get()) * WORK_PER_BYTE;
     }
 
     /// When all that has begun will have been sent, if nothing changes; `None` where that is never.
-    pub(crate) fn finish(&self) -> Option<Time> {
+    pub(crate) fn finish_time(&self) -> Option<Time> {
         let left = self.needed.saturating_sub(self.done);
         match &self.capacity {
             _ if left == 0 => Some(self.since),
-            Capacity::Rate(rate) if *rate == BitRate::ZERO => None,
-            Capacity::Rate(rate) => {
+            LinkCapacity::Rate(rate) if *rate == BitRate::ZERO => None,
+            LinkCapacity::Rate(rate) => {
                 // Nearly always 64 bits suffice, and divide faster.
                 let nanos = match u64::try_from(left) {
                     Ok(left) => left.div_ceil(rate.bps()),
@@ -66,17 +66,17 @@ impl Server {
                 };
                 Some(self.since + Span::from_nanos(nanos))
             }
-            Capacity::Opportunities(trace) => Some(trace.after(self.since, left)),
+            LinkCapacity::Opportunities(trace) => Some(trace.time_after_work(self.since, left)),
         }
     }
 
     /// Bytes of what has begun that have not been sent at `now`, the last of them perhaps in part.
-    pub(crate) fn left(&self, now: Time) -> ByteCount {
+    pub(crate) fn remaining_bytes(&self, now: Time) -> ByteCount {
         bytes_for(self.needed.saturating_sub(self.done_at(now)))
     }
 
     /// A period goes on at `at`, with so much work left of what has begun.
-    pub(crate) fn resume(&mut self, at: Time, work: u128) {
+    pub(crate) fn resume_period(&mut self, at: Time, work: u128) {
         (self.since, self.done, self.needed) = (at, 0, work);
     }
 
@@ -84,20 +84,20 @@ impl Server {
     pub(crate) fn set_rate(&mut self, at: Time, rate: BitRate) {
         self.done = self.done_at(at);
         self.since = at;
-        self.capacity = Capacity::Rate(rate);
+        self.capacity = LinkCapacity::Rate(rate);
     }
 
     fn done_at(&self, now: Time) -> u128 {
         self.done.saturating_add(match &self.capacity {
-            Capacity::Rate(rate) => u128::from(rate.bps()) * u128::from(now.since(self.since).as_nanos()),
-            Capacity::Opportunities(trace) => trace.between(self.since, now),
+            LinkCapacity::Rate(rate) => u128::from(rate.bps()) * u128::from(now.duration_since(self.since).as_nanos()),
+            LinkCapacity::Opportunities(trace) => trace.work_between(self.since, now),
         })
     }
 }
 
 /// A trace of moments, repeated for ever.
 #[derive(Debug, Clone)]
-pub(crate) struct Opportunities {
+pub(crate) struct SendOpportunities {
     /// In order; at least one.
     millis: Vec<u32>,
 }
@@ -107,7 +107,7 @@ const OPPORTUNITY: u128 = 1504 * WORK_PER_BYTE;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-impl Opportunities {
+impl SendOpportunities {
     /// `None` where the trace has no length, so that it cannot be repeated.
     pub(crate) fn new(trace: &Trace) -> Option<Self> {
         let mut millis = trace.millis.clone();
@@ -116,32 +116,32 @@ impl Opportunities {
     }
 
     /// The moment after `from` by which so much work can have been done.
-    fn after(&self, from: Time, work: u128) -> Time {
+    fn time_after_work(&self, from: Time, work: u128) -> Time {
         let moments = u64::try_from(work.div_ceil(OPPORTUNITY)).unwrap_or(u64::MAX);
-        self.moment(self.until(from).saturating_add(moments) - 1)
+        self.moment_at(self.moments_until(from).saturating_add(moments) - 1)
     }
 
     /// Work that can be done after `from` and up to `to`.
-    fn between(&self, from: Time, to: Time) -> u128 {
-        u128::from(self.until(to).saturating_sub(self.until(from))) * OPPORTUNITY
+    fn work_between(&self, from: Time, to: Time) -> u128 {
+        u128::from(self.moments_until(to).saturating_sub(self.moments_until(from))) * OPPORTUNITY
     }
 
     /// Returns the number of moments up to `to`.
-    fn until(&self, to: Time) -> u64 {
+    fn moments_until(&self, to: Time) -> u64 {
         let millis = to.as_nanos() / NANOS_PER_MILLI;
-        let (rounds, rest) = (millis / self.period(), millis % self.period());
+        let (rounds, rest) = (millis / self.period_millis(), millis % self.period_millis());
         rounds * self.millis.len() as u64 + self.millis.partition_point(|stamp| u64::from(*stamp) <= rest) as u64
     }
 
     /// The moment with this number, counted from zero.
-    fn moment(&self, number: u64) -> Time {
+    fn moment_at(&self, number: u64) -> Time {
         let (rounds, index) = (number / self.millis.len() as u64, number % self.millis.len() as u64);
         let stamp = u64::from(self.millis[index as usize]);
-        let millis = rounds.saturating_mul(self.period()).saturating_add(stamp);
+        let millis = rounds.saturating_mul(self.period_millis()).saturating_add(stamp);
         Time::ZERO + Span::from_millis(millis)
     }
 
-    fn period(&self) -> u64 {
+    fn period_millis(&self) -> u64 {
         self.millis.last().copied().map_or(1, u64::from).max(1)
     }
 }
@@ -157,12 +157,12 @@ mod tests {
 
     #[test]
     fn a_trace_begins_again_behind_its_last_moment() {
-        let trace = Opportunities::new(&Trace { millis: vec![0, 3, 3, 10] }).unwrap();
-        let moments: Vec<_> = (0..9).map(|number| trace.moment(number)).collect();
+        let trace = SendOpportunities::new(&Trace { millis: vec![0, 3, 3, 10] }).unwrap();
+        let moments: Vec<_> = (0..9).map(|number| trace.moment_at(number)).collect();
         assert_eq!(moments, [0, 3, 3, 10, 10, 13, 13, 20, 20].map(millis));
-        assert_eq!([0, 2, 3, 9, 10, 12, 13, 20].map(|at| trace.until(millis(at))), [1, 1, 3, 3, 5, 5, 7, 9]);
+        assert_eq!([0, 2, 3, 9, 10, 12, 13, 20].map(|at| trace.moments_until(millis(at))), [1, 1, 3, 3, 5, 5, 7, 9]);
         for empty in [vec![], vec![0], vec![0, 0]] {
-            assert!(Opportunities::new(&Trace { millis: empty }).is_none());
+            assert!(SendOpportunities::new(&Trace { millis: empty }).is_none());
         }
     }
 
@@ -172,13 +172,13 @@ mod tests {
         fn moments_are_counted_as_they_come(
             stamps in proptest::collection::vec(0_u32..50, 1..20), from in 0_u64..500_000_000, bytes in 1_u64..100_000,
         ) {
-            let Some(trace) = Opportunities::new(&Trace { millis: stamps }) else { return Ok(()) };
+            let Some(trace) = SendOpportunities::new(&Trace { millis: stamps }) else { return Ok(()) };
             let work = u128::from(bytes) * WORK_PER_BYTE;
             let from = Time::from_nanos(from);
-            let by = trace.after(from, work);
+            let by = trace.time_after_work(from, work);
             prop_assert!(by > from);
-            prop_assert!(trace.between(from, by) >= work);
-            prop_assert!(trace.between(from, Time::from_nanos(by.as_nanos() - 1)) < work);
+            prop_assert!(trace.work_between(from, by) >= work);
+            prop_assert!(trace.work_between(from, Time::from_nanos(by.as_nanos() - 1)) < work);
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
-use fullpipe_probe::{Snapshot, StreamSnapshot};
+use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
+use fullpipe_probe::{StreamSnapshot, TestSnapshot};
 use fullpipe_record::Direction;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use ratatui_core::text::Line;
 
-use crate::frame::{RATE, RTT, dim};
-use crate::track::Track;
+use crate::frame::{RATE, RTT, dim_style};
+use crate::track::ThinnedValues;
 
 /// Least time over which a rate is taken, so that a few samples lie in it.
 const MIN_WINDOW: Span = Span::from_millis(200);
@@ -22,26 +22,31 @@ const BOTH: usize = 9;
 
 /// The snapshots of a transfer so far.
 #[derive(Debug, Clone)]
-pub(crate) struct Course {
+pub(crate) struct TransferHistory {
     /// Snapshots of the last [`MAX_WINDOW`], the oldest first, and one before them.
-    recent: VecDeque<Snapshot>,
-    sent: Track<BitRate>,
-    received: Track<BitRate>,
-    rtts: Track<Span>,
+    recent: VecDeque<TestSnapshot>,
+    sent: ThinnedValues<BitRate>,
+    received: ThinnedValues<BitRate>,
+    rtts: ThinnedValues<Span>,
 }
 
-impl Course {
+impl TransferHistory {
     pub(crate) fn new() -> Self {
-        Self { recent: VecDeque::new(), sent: Track::new(), received: Track::new(), rtts: Track::new() }
+        Self {
+            recent: VecDeque::new(),
+            sent: ThinnedValues::new(),
+            received: ThinnedValues::new(),
+            rtts: ThinnedValues::new(),
+        }
     }
 
     /// Adds a snapshot; one that is not later than the last has nothing new.
-    pub(crate) fn push(&mut self, snapshot: Snapshot) {
+    pub(crate) fn push(&mut self, snapshot: TestSnapshot) {
         let now = snapshot.at;
         if self.recent.is_empty() {
             let nothing = |stream: &StreamSnapshot| StreamSnapshot { bytes: ByteCount::ZERO, ..*stream };
             let streams = snapshot.streams.iter().map(nothing).collect();
-            self.recent.push_back(Snapshot { at: Span::ZERO, rtt: None, streams });
+            self.recent.push_back(TestSnapshot { at: Span::ZERO, rtt: None, streams });
         }
         if self.recent.back().is_some_and(|last| now <= last.at) {
             return;
@@ -56,38 +61,40 @@ impl Course {
         }
         let window = rtt.unwrap_or_default().clamp(MIN_WINDOW, MAX_WINDOW);
         for (way, track) in [(Direction::Upload, &mut self.sent), (Direction::Download, &mut self.received)] {
-            if let Some(rate) = rate(&self.recent, window, |stream| stream.direction == way) {
+            if let Some(rate) = window_rate(&self.recent, window, |stream| stream.direction == way) {
                 track.push(now, rate);
             }
         }
     }
 
     /// Returns the time of the last snapshot.
-    pub(crate) fn at(&self) -> Span {
+    pub(crate) fn last_time(&self) -> Span {
         self.recent.back().map_or(Span::ZERO, |last| last.at)
     }
 
     /// Returns the bytes so far, in both directions together.
-    pub(crate) fn bytes(&self) -> ByteCount {
+    pub(crate) fn total_bytes(&self) -> ByteCount {
         self.last_streams().iter().map(|stream| stream.bytes).sum()
     }
 
     /// Returns the last round-trip time.
-    pub(crate) fn rtt(&self) -> Option<Span> {
+    pub(crate) fn last_rtt(&self) -> Option<Span> {
         self.recent.back().and_then(|last| last.rtt)
     }
 
     /// Returns the rate of the last second in both directions together.
-    pub(crate) fn rate(&self) -> Option<BitRate> {
-        rate(&self.recent, MAX_WINDOW, |_| true)
+    pub(crate) fn recent_rate(&self) -> Option<BitRate> {
+        window_rate(&self.recent, MAX_WINDOW, |_| true)
     }
 
     /// Returns each stream with its rate in the last second.
-    pub(crate) fn streams(&self) -> Vec<(StreamSnapshot, BitRate)> {
+    pub(crate) fn stream_rates(&self) -> Vec<(StreamSnapshot, BitRate)> {
         let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else { return Vec::new() };
         let pairs = first.streams.iter().zip(&last.streams);
         let elapsed = last.at.saturating_sub(first.at);
-        pairs.map(|(before, now)| (*now, BitRate::of(now.bytes.saturating_sub(before.bytes), elapsed))).collect()
+        pairs
+            .map(|(before, now)| (*now, BitRate::from_bytes_in(now.bytes.saturating_sub(before.bytes), elapsed)))
+            .collect()
     }
 
     fn last_streams(&self) -> &[StreamSnapshot] {
@@ -96,22 +103,28 @@ impl Course {
 
     /// Draws rate and round-trip time in so many columns and lines; the rate alone where there is no room for both. The
     /// axis reaches to `end` at least, and `idle` is the round-trip time without load.
-    pub(crate) fn draw(&self, width: u16, lines: usize, end: Option<Span>, idle: Option<Span>) -> Vec<Line<'static>> {
+    pub(crate) fn draw_charts(
+        &self,
+        width: u16,
+        lines: usize,
+        end: Option<Span>,
+        idle: Option<Span>,
+    ) -> Vec<Line<'static>> {
         let has_rtt = lines >= BOTH && !self.rtts.is_empty();
         let drawn = if has_rtt { lines.saturating_sub(3) } else { lines.saturating_sub(2) };
         let [rate, rtt] = if has_rtt { [drawn - drawn * 2 / 5, drawn * 2 / 5] } else { [drawn, 0] };
-        let mut plot = Plot::new("Rate and round-trip time").with(self.rate_panel(has_rtt));
+        let mut plot = Plot::new("Rate and round-trip time").with_panel(self.rate_panel(has_rtt));
         if has_rtt {
-            plot = plot.with(self.rtt_panel(idle));
+            plot = plot.with_panel(self.rtt_panel(idle));
         }
         if let Some(end) = end {
-            plot = plot.reaching(end);
+            plot = plot.with_axis_end(end);
         }
         let text = plot.text_in(width.into(), &[rate, rtt]);
         let style = |row: usize| match row {
             row if row <= rate => RATE,
             row if has_rtt && row <= rate + 1 + rtt => RTT,
-            _ => dim(),
+            _ => dim_style(),
         };
         text.lines().enumerate().map(|(row, line)| Line::styled(line.to_owned(), style(row))).collect()
     }
@@ -122,21 +135,21 @@ impl Course {
         for (name, hue, track) in [("up", Hue::Blue, &self.sent), ("down", Hue::Orange, &self.received)] {
             let last = track.points().last().map_or_else(String::new, |(_, rate)| rate.to_string());
             let label = if both { format!("{name} {last}") } else { last };
-            panel = panel.with(Series::new(name, Mark::Line, hue, track.points()).labelled(&label));
+            panel = panel.with_series(PlotSeries::new(name, SeriesForm::Line, hue, track.points()).with_label(&label));
         }
-        match self.rtt().filter(|_| !has_rtt) {
+        match self.last_rtt().filter(|_| !has_rtt) {
             // A label without a line.
-            Some(rtt) => panel.level(BitRate::ZERO, &format!("RTT {rtt}")),
+            Some(rtt) => panel.with_level(BitRate::ZERO, &format!("RTT {rtt}")),
             None => panel,
         }
     }
 
     fn rtt_panel(&self, idle: Option<Span>) -> Panel {
-        let last = self.rtt().map_or_else(String::new, |rtt| rtt.to_string());
-        let panel =
-            Panel::new("RTT").with(Series::new("RTT", Mark::Line, Hue::Orange, self.rtts.points()).labelled(&last));
+        let last = self.last_rtt().map_or_else(String::new, |rtt| rtt.to_string());
+        let panel = Panel::new("RTT")
+            .with_series(PlotSeries::new("RTT", SeriesForm::Line, Hue::Orange, self.rtts.points()).with_label(&last));
         match idle {
-            Some(idle) => panel.level(idle, &format!("{idle} idle")),
+            Some(idle) => panel.with_level(idle, &format!("{idle} idle")),
             None => panel,
         }
     }
@@ -144,38 +157,42 @@ impl Course {
 
 /// Returns the rate of the streams that count, over the last `window` or what there is of it; `None` without streams or
 /// time.
-fn rate(recent: &VecDeque<Snapshot>, window: Span, counts: impl Fn(&StreamSnapshot) -> bool) -> Option<BitRate> {
+fn window_rate(
+    recent: &VecDeque<TestSnapshot>,
+    window: Span,
+    counts: impl Fn(&StreamSnapshot) -> bool,
+) -> Option<BitRate> {
     let last = recent.back()?;
     let first = recent.iter().rev().find(|before| before.at + window <= last.at).or(recent.front())?;
-    let bytes = |of: &Snapshot| of.streams.iter().filter(|stream| counts(stream)).map(|stream| stream.bytes).sum();
+    let bytes = |of: &TestSnapshot| of.streams.iter().filter(|stream| counts(stream)).map(|stream| stream.bytes).sum();
     let elapsed = last.at.saturating_sub(first.at);
     let (before, now): (ByteCount, ByteCount) = (bytes(first), bytes(last));
     let is_known = elapsed > Span::ZERO && last.streams.iter().any(counts);
-    is_known.then(|| BitRate::of(now.saturating_sub(before), elapsed))
+    is_known.then(|| BitRate::from_bytes_in(now.saturating_sub(before), elapsed))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn snapshot(millis: u64, bytes: u64) -> Snapshot {
+    fn snapshot(millis: u64, bytes: u64) -> TestSnapshot {
         let stream = StreamSnapshot { direction: Direction::Upload, bytes: ByteCount::new(bytes) };
-        Snapshot { at: Span::from_millis(millis), rtt: Some(Span::from_millis(20)), streams: vec![stream] }
+        TestSnapshot { at: Span::from_millis(millis), rtt: Some(Span::from_millis(20)), streams: vec![stream] }
     }
 
     #[test]
     fn rates_are_those_of_the_last_moments() {
-        let mut course = Course::new();
+        let mut course = TransferHistory::new();
         // 10 Mbit/s for two seconds, then nothing.
         (1..=20).for_each(|tenth| course.push(snapshot(tenth * 100, tenth * 125_000)));
-        assert_eq!(course.rate(), Some(BitRate::from_mbps(10)));
+        assert_eq!(course.recent_rate(), Some(BitRate::from_mbps(10)));
         (21..=25).for_each(|tenth| course.push(snapshot(tenth * 100, 2_500_000)));
-        assert_eq!(course.rate(), Some(BitRate::from_mbps(5)));
+        assert_eq!(course.recent_rate(), Some(BitRate::from_mbps(5)));
         assert_eq!(course.sent.points().last().unwrap().1, BitRate::ZERO);
-        assert_eq!((course.bytes(), course.at()), (ByteCount::new(2_500_000), Span::from_millis(2_500)));
+        assert_eq!((course.total_bytes(), course.last_time()), (ByteCount::new(2_500_000), Span::from_millis(2_500)));
         assert!(course.received.is_empty() && course.recent.len() <= 12);
         // A snapshot of the same samples has nothing new.
         course.push(snapshot(2_500, 9_999_999));
-        assert_eq!(course.bytes(), ByteCount::new(2_500_000));
+        assert_eq!(course.total_bytes(), ByteCount::new(2_500_000));
     }
 }

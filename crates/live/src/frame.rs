@@ -20,34 +20,34 @@ pub(crate) const RATE: Style = Style::new().fg(Color::Indexed(32));
 pub(crate) const RTT: Style = Style::new().fg(Color::Indexed(166));
 
 /// Details.
-pub(crate) const fn dim() -> Style {
+pub(crate) const fn dim_style() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
 /// Titles and names.
-pub(crate) const fn bold() -> Style {
+pub(crate) const fn bold_style() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
 /// A state that updates change, and that is drawn.
-pub trait Page: Send + 'static {
+pub trait LivePage: Send + 'static {
     /// Something that happened.
     type Update: Send + 'static;
 
     /// Takes an update that came `now`, after the start.
-    fn apply(&mut self, now: Span, update: Self::Update);
+    fn apply_update(&mut self, now: Span, update: Self::Update);
 
     /// Returns the title: what runs at the left, and how at the right.
     fn title(&self) -> (String, String);
 
     /// Returns the lines below the title, at most as many and as long as `room` permits, `now` after the start. Text
     /// of others has no control characters.
-    fn lines(&self, now: Span, room: Size) -> Vec<Line<'static>>;
+    fn page_lines(&self, now: Span, room: Size) -> Vec<Line<'static>>;
 }
 
 /// State of the picture that no page knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct View {
+pub(crate) struct PictureState {
     pub(crate) size: Size,
     pub(crate) has_colour: bool,
     /// True once the user asked for the end.
@@ -55,7 +55,7 @@ pub(crate) struct View {
 }
 
 /// Draws a page; a sentence in its place where the terminal is too small.
-pub(crate) fn picture(page: &impl Page, now: Span, view: View) -> Buffer {
+pub(crate) fn draw_page(page: &impl LivePage, now: Span, view: PictureState) -> Buffer {
     let size = Size { width: view.size.width.min(MAX.width), height: view.size.height.min(MAX.height) };
     let mut buffer = Buffer::empty(Rect::new(0, 0, size.width, size.height));
     let lines = if size.width < MIN.width || size.height < MIN.height {
@@ -63,9 +63,9 @@ pub(crate) fn picture(page: &impl Page, now: Span, view: View) -> Buffer {
             "{} × {} characters are too few for the picture, which needs {} × {}. It goes on; q ends it.",
             view.size.width, view.size.height, MIN.width, MIN.height
         );
-        broken(&sentence, size.width.into()).into_iter().map(Line::from).collect()
+        break_text(&sentence, size.width.into()).into_iter().map(Line::from).collect()
     } else {
-        whole(page, now, size, view.is_ending)
+        full_page(page, now, size, view.is_ending)
     };
     for (line, row) in lines.into_iter().zip(0..size.height) {
         line.render(Rect::new(0, row, size.width, 1), &mut buffer);
@@ -78,18 +78,18 @@ pub(crate) fn picture(page: &impl Page, now: Span, view: View) -> Buffer {
     buffer
 }
 
-fn whole(page: &impl Page, now: Span, size: Size, is_ending: bool) -> Vec<Line<'static>> {
+fn full_page(page: &impl LivePage, now: Span, size: Size, is_ending: bool) -> Vec<Line<'static>> {
     let (left, right) = page.title();
-    let mut lines = vec![apart(&left, &right, size.width).style(bold())];
-    lines.extend(page.lines(now, Size { height: size.height - 2, ..size }));
+    let mut lines = vec![spread_line(&left, &right, size.width).style(bold_style())];
+    lines.extend(page.page_lines(now, Size { height: size.height - 2, ..size }));
     lines.resize(usize::from(size.height) - 1, Line::default());
     let keys = if is_ending { "ending; Ctrl-C ends it at once" } else { "q ends it" };
-    lines.push(Line::styled(keys, dim()));
+    lines.push(Line::styled(keys, dim_style()));
     lines
 }
 
 /// Returns a line with text at both ends; that at the right is left out where there is no room for it.
-fn apart(left: &str, right: &str, width: u16) -> Line<'static> {
+fn spread_line(left: &str, right: &str, width: u16) -> Line<'static> {
     let gap = usize::from(width).saturating_sub(left.chars().count() + right.chars().count());
     if gap < 2 {
         return Line::from(left.to_owned());
@@ -98,7 +98,7 @@ fn apart(left: &str, right: &str, width: u16) -> Line<'static> {
 }
 
 /// Returns a bar of `width` characters that is filled up to `share`.
-pub(crate) fn bar(share: f64, width: usize) -> String {
+pub(crate) fn share_bar(share: f64, width: usize) -> String {
     /// Eighths of a block.
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (share.clamp(0.0, 1.0) * width as f64 * 8.0).round() as usize;
@@ -108,12 +108,12 @@ pub(crate) fn bar(share: f64, width: usize) -> String {
 }
 
 /// Returns a line of a name and what is said of it.
-pub(crate) fn named(name: &str, said: String) -> Line<'static> {
-    Line::from(vec![Words::styled(format!("{name} "), bold()), Words::raw(said)])
+pub(crate) fn named_line(name: &str, said: String) -> Line<'static> {
+    Line::from(vec![Words::styled(format!("{name} "), bold_style()), Words::raw(said)])
 }
 
 /// Returns `text` broken at blanks into lines of at most `width` characters; a longer word is cut by the terminal.
-pub(crate) fn broken(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn break_text(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -128,8 +128,8 @@ pub(crate) fn broken(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Returns at most `most` of the lines of `text`, the last with an ellipsis if there are more.
-pub(crate) fn shortened(text: &str, width: usize, most: usize) -> Vec<String> {
-    let mut lines = broken(text, width);
+pub(crate) fn shorten_text(text: &str, width: usize, most: usize) -> Vec<String> {
+    let mut lines = break_text(text, width);
     if lines.len() > most {
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {
@@ -140,7 +140,7 @@ pub(crate) fn shortened(text: &str, width: usize, most: usize) -> Vec<String> {
 }
 
 /// Returns a time since the start: `12 s` or `3:07 min`.
-pub(crate) fn clock(span: Span) -> String {
+pub(crate) fn clock_text(span: Span) -> String {
     let seconds = span.as_secs_f64() as u64;
     if seconds < 100 { format!("{seconds} s") } else { format!("{}:{:02} min", seconds / 60, seconds % 60) }
 }
@@ -152,10 +152,10 @@ pub(crate) mod tests {
     use ratatui_core::terminal::Terminal;
 
     /// Returns a page as a terminal without colour of so many characters shows it.
-    pub(crate) fn shown(page: &impl Page, now: Span, width: u16, height: u16) -> String {
+    pub(crate) fn shown(page: &impl LivePage, now: Span, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        let view = View { size: Size { width, height }, has_colour: false, is_ending: false };
-        terminal.draw(|frame| frame.buffer_mut().merge(&picture(page, now, view))).unwrap();
+        let view = PictureState { size: Size { width, height }, has_colour: false, is_ending: false };
+        terminal.draw(|frame| frame.buffer_mut().merge(&draw_page(page, now, view))).unwrap();
         let lines = terminal.backend().buffer().content.chunks(width.into()).map(|row| {
             let line: String = row.iter().map(ratatui_core::buffer::Cell::symbol).collect();
             line.trim_end().to_owned()
@@ -165,16 +165,16 @@ pub(crate) mod tests {
 
     struct Hostile;
 
-    impl Page for Hostile {
+    impl LivePage for Hostile {
         type Update = ();
 
-        fn apply(&mut self, _: Span, (): ()) {}
+        fn apply_update(&mut self, _: Span, (): ()) {}
 
         fn title(&self) -> (String, String) {
             ("x".repeat(1_000_000), "y".to_owned())
         }
 
-        fn lines(&self, _: Span, _: Size) -> Vec<Line<'static>> {
+        fn page_lines(&self, _: Span, _: Size) -> Vec<Line<'static>> {
             vec![Line::from("\u{1b}[2J\u{7}z"); 1_000]
         }
     }
@@ -182,8 +182,8 @@ pub(crate) mod tests {
     #[test]
     fn a_picture_has_any_size_and_no_control_characters() {
         for (width, height) in [(0, 0), (1, 1), (39, 10), (40, 9), (40, 10), (u16::MAX, u16::MAX)] {
-            let view = View { size: Size { width, height }, has_colour: true, is_ending: true };
-            let drawn = picture(&Hostile, Span::ZERO, view);
+            let view = PictureState { size: Size { width, height }, has_colour: true, is_ending: true };
+            let drawn = draw_page(&Hostile, Span::ZERO, view);
             assert!(drawn.area.width <= width && drawn.area.height <= height);
             assert!(drawn.content.iter().all(|cell| !cell.symbol().contains(char::is_control)));
         }
@@ -198,11 +198,14 @@ pub(crate) mod tests {
 
     #[test]
     fn bars_are_filled_by_eighths() {
-        assert_eq!([bar(0.0, 3), bar(0.5, 3), bar(1.0, 3), bar(f64::NAN, 3)], ["···", "█▌·", "███", "···"]);
+        assert_eq!(
+            [share_bar(0.0, 3), share_bar(0.5, 3), share_bar(1.0, 3), share_bar(f64::NAN, 3)],
+            ["···", "█▌·", "███", "···"]
+        );
     }
 
     #[test]
     fn text_keeps_to_its_lines() {
-        assert_eq!(shortened("one two three four", 9, 2), ["one two", "three…"].map(str::to_owned));
+        assert_eq!(shorten_text("one two three four", 9, 2), ["one two", "three…"].map(str::to_owned));
     }
 }

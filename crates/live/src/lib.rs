@@ -1,9 +1,9 @@
 //! Pictures on the terminal of what runs: a measurement, a sweep, a server or a program that is watched.
 //!
-//! A [`Page`] is a state that updates change, and that is drawn as lines of a given size: it knows neither terminal nor
-//! clock. [`Live`] draws a page from a thread of its own, at most ten times a second, and takes the keys: `q` sets a
+//! A [`LivePage`] is a state that updates change, and that is drawn as lines of a given size: it knows neither terminal nor
+//! clock. [`LiveDisplay`] draws a page from a thread of its own, at most ten times a second, and takes the keys: `q` sets a
 //! flag that ends what runs. The picture goes to the terminal itself, whatever standard output is, and the terminal is
-//! as it was when [`Live`] is dropped, and before the message of a panic.
+//! as it was when [`LiveDisplay`] is dropped, and before the message of a panic.
 
 mod course;
 mod frame;
@@ -15,8 +15,8 @@ mod sweep;
 mod track;
 mod watched;
 
-pub use frame::Page;
-pub use live::{Controls, Live, check};
+pub use frame::LivePage;
+pub use live::{LiveDisplay, StopControls, check_terminal};
 pub use measurement::{MeasurementPage, MeasurementUpdate};
 pub use screen::LiveError;
 pub use server::{ServerPage, ServerUpdate};

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use fullpipe_units::Span;
 
-use crate::frame::{Page, View, picture};
-use crate::screen::{LiveError, OwnTerminal, Screen};
+use crate::frame::{LivePage, PictureState, draw_page};
+use crate::screen::{LiveError, OwnTerminal, TerminalScreen};
 
 /// Time between two pictures.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ const CTRL_C: u8 = 3;
 
 /// The ways in which a user ends what runs.
 #[derive(Debug, Clone)]
-pub struct Controls {
+pub struct StopControls {
     /// Set when the user asks for the end.
     pub interrupt: Arc<AtomicBool>,
     /// Set by each signal that asks for the end, and cleared when it was seen.
@@ -38,7 +38,7 @@ pub struct Controls {
 
 /// A page on the terminal, until this is dropped.
 #[derive(Debug)]
-pub struct Live<U> {
+pub struct LiveDisplay<U> {
     updates: SyncSender<U>,
     thread: JoinHandle<()>,
     /// Nothing is ever written; when it is dropped, the thread gives the terminal back.
@@ -49,22 +49,23 @@ pub struct Live<U> {
 ///
 /// # Errors
 /// Fails if there is no terminal, it cannot place text, or it is another program's.
-pub fn check() -> Result<(), LiveError> {
-    Screen::find().map(drop)
+pub fn check_terminal() -> Result<(), LiveError> {
+    TerminalScreen::find_terminal().map(drop)
 }
 
-impl<U: Send + 'static> Live<U> {
+impl<U: Send + 'static> LiveDisplay<U> {
     /// Takes the terminal and draws `page` on it, without colour if `NO_COLOR` is set.
     ///
     /// # Errors
     /// Fails if there is no terminal, it cannot place text, or it is another program's.
-    pub fn start(page: impl Page<Update = U>, controls: Controls) -> Result<Self, LiveError> {
-        let screen = Screen::take()?;
-        give_back_before_panic(Arc::clone(screen.terminal()));
+    pub fn start(page: impl LivePage<Update = U>, controls: StopControls) -> Result<Self, LiveError> {
+        let screen = TerminalScreen::take_terminal()?;
+        give_back_before_panic(Arc::clone(screen.own_terminal()));
         let (updates, waiting) = sync_channel(WAITING);
         let (ended, wake) = pipe()?;
         let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let drawer = Drawer { page, updates: waiting, screen, controls, begun: Instant::now(), asked: 0, has_colour };
+        let drawer =
+            DisplayThread { page, updates: waiting, screen, controls, begun: Instant::now(), asked: 0, has_colour };
         let thread = thread::Builder::new().name("live".to_owned()).spawn(move || drawer.run(&ended))?;
         Ok(Self { updates, thread, wake: Some(wake) })
     }
@@ -75,7 +76,7 @@ impl<U: Send + 'static> Live<U> {
     }
 }
 
-impl<U> Drop for Live<U> {
+impl<U> Drop for LiveDisplay<U> {
     fn drop(&mut self) {
         self.wake = None;
         let deadline = Instant::now() + LAST_WORDS;
@@ -95,49 +96,49 @@ fn give_back_before_panic(terminal: Arc<OwnTerminal>) {
 }
 
 /// State of the thread.
-struct Drawer<P: Page> {
+struct DisplayThread<P: LivePage> {
     page: P,
     updates: Receiver<P::Update>,
-    screen: Screen,
-    controls: Controls,
+    screen: TerminalScreen,
+    controls: StopControls,
     begun: Instant,
     /// Number of times that the user asked for the end, but for those by `q`.
     asked: u32,
     has_colour: bool,
 }
 
-impl<P: Page> Drawer<P> {
+impl<P: LivePage> DisplayThread<P> {
     fn run(mut self, ended: &PipeReader) {
         loop {
             let now: Span = self.begun.elapsed().into();
             for update in self.updates.try_iter() {
-                self.page.apply(now, update);
+                self.page.apply_update(now, update);
             }
             let is_ending = self.controls.interrupt.load(Ordering::Relaxed);
-            let view = View { size: self.screen.size(), has_colour: self.has_colour, is_ending };
-            self.screen.show(picture(&self.page, now, view));
-            if !self.wait(ended) {
+            let view = PictureState { size: self.screen.size(), has_colour: self.has_colour, is_ending };
+            self.screen.show_picture(draw_page(&self.page, now, view));
+            if !self.wait_for_picture(ended) {
                 return;
             }
         }
     }
 
     /// Waits until the next picture is due, and takes keys and signals meanwhile. Returns false at the end.
-    fn wait(&mut self, ended: &PipeReader) -> bool {
+    fn wait_for_picture(&mut self, ended: &PipeReader) -> bool {
         let due = Instant::now() + PERIOD;
         loop {
-            let Some(keys) = self.screen.keys(ended, due.saturating_duration_since(Instant::now())) else {
+            let Some(keys) = self.screen.wait_for_keys(ended, due.saturating_duration_since(Instant::now())) else {
                 return false;
             };
             for key in keys {
                 match key {
                     b'q' | b'Q' => self.controls.interrupt.store(true, Ordering::Relaxed),
-                    CTRL_C => self.ask(),
+                    CTRL_C => self.request_end(),
                     _ => {}
                 }
             }
             if self.controls.signalled.swap(false, Ordering::Relaxed) {
-                self.ask();
+                self.request_end();
             }
             if Instant::now() >= due {
                 return true;
@@ -146,11 +147,11 @@ impl<P: Page> Drawer<P> {
     }
 
     /// Asks for the end; the second time, ends at once.
-    fn ask(&mut self) {
+    fn request_end(&mut self) {
         self.controls.interrupt.store(true, Ordering::Relaxed);
         self.asked += 1;
         if self.asked > 1 {
-            self.screen.terminal().give_back();
+            self.screen.own_terminal().give_back();
             (self.controls.end_at_once)();
         }
     }
@@ -174,15 +175,15 @@ mod tests {
         let theirs = File::options().read(true).write(true).open(path.to_str().unwrap()).unwrap();
         let modes = || tcgetattr(&theirs).unwrap().local_modes;
         let before = modes();
-        let mut screen = Screen::on(theirs.try_clone().unwrap()).unwrap();
+        let mut screen = TerminalScreen::from_file(theirs.try_clone().unwrap()).unwrap();
         assert!(before.contains(LocalModes::ECHO) && !modes().contains(LocalModes::ECHO));
-        give_back_before_panic(Arc::clone(screen.terminal()));
+        give_back_before_panic(Arc::clone(screen.own_terminal()));
         assert!(thread::spawn(|| panic!("a fault, as this test wants one")).join().is_err());
         assert_eq!(modes(), before);
         // Nothing is drawn on what is no longer ours.
         let mut picture = Buffer::empty(Rect::new(0, 0, 10, 1));
         picture.set_string(0, 0, "picture", ratatui_core::style::Style::new());
-        screen.show(picture);
+        screen.show_picture(picture);
         drop(screen);
         let mut shown = [0; 1_000];
         let length = File::from(ours).read(&mut shown).unwrap();

@@ -1,15 +1,15 @@
 //! A measurement under way.
 
-use fullpipe_chart::shown;
+use fullpipe_chart::displayable_text;
 use fullpipe_diagnose::diagnose;
-use fullpipe_probe::Snapshot;
+use fullpipe_probe::TestSnapshot;
 use fullpipe_record::{Direction, Evidence, Framing, Measurement, Request, Transport, Verdict};
-use fullpipe_units::{BitRate, Ratio, Span, counted};
+use fullpipe_units::{BitRate, Ratio, Span, count_noun};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;
 
-use crate::course::Course;
-use crate::frame::{Page, RATE, bar, clock, dim, named, shortened};
+use crate::course::TransferHistory;
+use crate::frame::{LivePage, RATE, clock_text, dim_style, named_line, share_bar, shorten_text};
 
 /// Lines from which on streams are drawn, four at least.
 const ROOM_FOR_STREAMS: u16 = 18;
@@ -26,7 +26,7 @@ pub enum MeasurementUpdate {
     /// Data begins to flow; the load, with every default filled in.
     Connected(Box<Request>),
     /// A tenth of a second has passed.
-    Snapshot(Snapshot),
+    Snapshot(TestSnapshot),
     /// The measurement as if it ended now.
     SoFar(Box<Measurement>),
     /// One of several measurements has ended; its result in a line.
@@ -41,7 +41,7 @@ pub struct MeasurementPage {
     /// Capacity of the path, if it is known.
     bandwidth: Option<BitRate>,
     is_connected: bool,
-    course: Course,
+    course: TransferHistory,
     idle: Option<Span>,
     limit: Option<Verdict>,
     /// The results of earlier measurements.
@@ -53,11 +53,11 @@ impl MeasurementPage {
     /// surer.
     pub fn new(target: &str, request: &Request, bandwidth: Option<BitRate>) -> Self {
         Self {
-            target: shown(target),
+            target: displayable_text(target),
             request: request.clone(),
             bandwidth,
             is_connected: false,
-            course: Course::new(),
+            course: TransferHistory::new(),
             idle: None,
             limit: None,
             ended: Vec::new(),
@@ -65,36 +65,36 @@ impl MeasurementPage {
     }
 
     /// Returns the time at which the load ends, if it has one.
-    fn end(&self) -> Option<Span> {
+    fn load_end(&self) -> Option<Span> {
         self.request.bytes.is_none().then(|| self.request.omit + self.request.duration)
     }
 
-    fn limit(&self, width: usize, room: u16) -> Vec<Line<'static>> {
+    fn limit_lines(&self, width: usize, room: u16) -> Vec<Line<'static>> {
         if self.request.transport == Transport::Udp {
             return Vec::new();
         }
         let Some(verdict) = &self.limit else {
-            return vec![named("Limit so far:", "not yet known".to_owned())];
+            return vec![named_line("Limit so far:", "not yet known".to_owned())];
         };
-        let share = format!("{}, in {:.0} % of the judged time", verdict.name(), verdict.share.percent());
-        let mut lines = vec![named("Limit so far:", share)];
+        let share = format!("{}, in {:.0} % of the judged time", verdict.name(), verdict.share.as_percent());
+        let mut lines = vec![named_line("Limit so far:", share)];
         if room >= ROOM_FOR_SENTENCE {
-            let sentence = shortened(&shown(&verdict.sentence), width - 2, 2);
-            lines.extend(sentence.into_iter().map(|line| Line::styled(format!("  {line}"), dim())));
+            let sentence = shorten_text(&displayable_text(&verdict.sentence), width - 2, 2);
+            lines.extend(sentence.into_iter().map(|line| Line::styled(format!("  {line}"), dim_style())));
         }
         lines
     }
 
     /// Returns the last results of earlier measurements.
-    fn ended(&self, room: u16) -> Vec<Line<'static>> {
+    fn earlier_results(&self, room: u16) -> Vec<Line<'static>> {
         let most = if room < ROOM_FOR_STREAMS { 1 } else { MAX_ENDED };
         let from = self.ended.len().saturating_sub(most);
-        self.ended[from..].iter().map(|line| Line::styled(line.clone(), dim())).collect()
+        self.ended[from..].iter().map(|line| Line::styled(line.clone(), dim_style())).collect()
     }
 
     /// Draws up to `most` streams, or all in a word.
-    fn streams(&self, width: usize, most: usize) -> Vec<Line<'static>> {
-        let streams = self.course.streams();
+    fn stream_lines(&self, width: usize, most: usize) -> Vec<Line<'static>> {
+        let streams = self.course.stream_rates();
         if streams.len() < 2 || most < 2 {
             return Vec::new();
         }
@@ -102,8 +102,8 @@ impl MeasurementPage {
         let drawn = if streams.len() > most { most - 1 } else { streams.len() };
         let row = |(index, (stream, rate)): (usize, &(fullpipe_probe::StreamSnapshot, BitRate))| {
             let way = if stream.direction == Direction::Download { "down" } else { "up" };
-            let share = Ratio::of(rate.as_f64(), fastest.as_f64()).get();
-            let bar = bar(share, width.saturating_sub(37).min(60));
+            let share = Ratio::from_quotient(rate.as_f64(), fastest.as_f64()).get();
+            let bar = share_bar(share, width.saturating_sub(37).min(60));
             Line::styled(format!("{index:>3} {way:<4} {bar} {:>12} {:>10}", rate.to_string(), stream.bytes), RATE)
         };
         let mut lines: Vec<Line<'static>> = streams.iter().take(drawn).enumerate().map(row).collect();
@@ -111,77 +111,84 @@ impl MeasurementPage {
             let rest = &streams[drawn..];
             let rates = || rest.iter().map(|(_, rate)| *rate);
             let [least, most] = [rates().min(), rates().max()].map(Option::unwrap_or_default);
-            lines.push(Line::styled(format!("    and {} more, {least} to {most} each", rest.len()), dim()));
+            lines.push(Line::styled(format!("    and {} more, {least} to {most} each", rest.len()), dim_style()));
         }
         lines
     }
 
     /// Returns the time or the bytes of the load, and what has passed of it.
-    fn progress(&self, width: usize) -> Line<'static> {
+    fn progress_line(&self, width: usize) -> Line<'static> {
         if !self.is_connected {
-            return named("Connecting", String::new());
+            return named_line("Connecting", String::new());
         }
-        let (at, bytes) = (self.course.at(), self.course.bytes());
-        let (share, text) = match (self.end(), self.request.bytes) {
+        let (at, bytes) = (self.course.last_time(), self.course.total_bytes());
+        let (share, text) = match (self.load_end(), self.request.bytes) {
             (Some(end), _) => {
-                let share = Ratio::of(at.as_secs_f64(), end.as_secs_f64());
-                (share, format!("{} of {}, {bytes}", clock(at), clock(end)))
+                let share = Ratio::from_quotient(at.as_secs_f64(), end.as_secs_f64());
+                (share, format!("{} of {}, {bytes}", clock_text(at), clock_text(end)))
             }
             (None, budget) => {
                 let budget = budget.unwrap_or_default();
-                (Ratio::of(bytes.as_f64(), budget.as_f64()), format!("{bytes} of {budget}, {}", clock(at)))
+                (
+                    Ratio::from_quotient(bytes.as_f64(), budget.as_f64()),
+                    format!("{bytes} of {budget}, {}", clock_text(at)),
+                )
             }
         };
-        Line::from(format!("{text}  {}", bar(share.get(), width.saturating_sub(text.chars().count() + 2).min(40))))
+        Line::from(format!(
+            "{text}  {}",
+            share_bar(share.get(), width.saturating_sub(text.chars().count() + 2).min(40))
+        ))
     }
 }
 
-impl Page for MeasurementPage {
+impl LivePage for MeasurementPage {
     type Update = MeasurementUpdate;
 
-    fn apply(&mut self, _: Span, update: MeasurementUpdate) {
+    fn apply_update(&mut self, _: Span, update: MeasurementUpdate) {
         match update {
             MeasurementUpdate::Connected(request) => {
                 self.request = *request;
                 self.is_connected = true;
-                self.course = Course::new();
+                self.course = TransferHistory::new();
                 self.limit = None;
             }
             MeasurementUpdate::Snapshot(snapshot) => self.course.push(snapshot),
-            MeasurementUpdate::Ended(line) => self.ended.push(shown(&line)),
+            MeasurementUpdate::Ended(line) => self.ended.push(displayable_text(&line)),
             MeasurementUpdate::SoFar(measurement) => {
                 self.idle = measurement.rtt.idle.map(|idle| idle.min);
                 // As `measure` judges it at the end.
                 if self.request.transport == Transport::Tcp {
-                    self.limit = Some(diagnose(&Evidence::of(&measurement, self.bandwidth, Framing::Ethernet)));
+                    self.limit =
+                        Some(diagnose(&Evidence::from_measurement(&measurement, self.bandwidth, Framing::Ethernet)));
                 }
             }
         }
     }
 
     fn title(&self) -> (String, String) {
-        (format!("fullpipe measure {}", self.target), described(&self.request))
+        (format!("fullpipe measure {}", self.target), describe_load(&self.request))
     }
 
-    fn lines(&self, _: Span, room: Size) -> Vec<Line<'static>> {
+    fn page_lines(&self, _: Span, room: Size) -> Vec<Line<'static>> {
         let width = usize::from(room.width);
-        let limit = self.limit(width, room.height);
+        let limit = self.limit_lines(width, room.height);
         let most = if room.height < ROOM_FOR_STREAMS { 0 } else { 4 + room.height.saturating_sub(22) / 2 };
-        let streams = self.streams(width, most.into());
-        let ended = self.ended(room.height);
+        let streams = self.stream_lines(width, most.into());
+        let ended = self.earlier_results(room.height);
         let drawn = usize::from(room.height).saturating_sub(limit.len() + streams.len() + ended.len() + 1);
-        let mut lines = self.course.draw(room.width, drawn, self.end(), self.idle);
+        let mut lines = self.course.draw_charts(room.width, drawn, self.load_end(), self.idle);
         lines.resize(drawn, Line::default());
         lines.extend(limit);
         lines.extend(streams);
         lines.extend(ended);
-        lines.push(self.progress(width));
+        lines.push(self.progress_line(width));
         lines
     }
 }
 
 /// Returns a load in a few words: `TCP, download, 4 streams`.
-pub(crate) fn described(request: &Request) -> String {
+pub(crate) fn describe_load(request: &Request) -> String {
     let transport = match request.transport {
         Transport::Tcp => "TCP",
         Transport::Udp => "UDP",
@@ -191,7 +198,7 @@ pub(crate) fn described(request: &Request) -> String {
         Direction::Download => "download",
         Direction::Both => "both ways",
     };
-    format!("{transport}, {way}, {}", counted(request.streams, "stream"))
+    format!("{transport}, {way}, {}", count_noun(request.streams, "stream"))
 }
 
 #[cfg(test)]
@@ -209,7 +216,7 @@ mod tests {
     /// Returns a page after `tenths` of a second in which each stream grew up to its share of 400 Mbit/s.
     fn page(streams: u16, tenths: u64) -> MeasurementPage {
         let mut page = MeasurementPage::new("server.example", &request(streams), None);
-        page.apply(Span::ZERO, MeasurementUpdate::Connected(Box::new(request(streams))));
+        page.apply_update(Span::ZERO, MeasurementUpdate::Connected(Box::new(request(streams))));
         let mut bytes = vec![0; streams.into()];
         for tenth in 1..=tenths {
             for (index, bytes) in bytes.iter_mut().enumerate() {
@@ -219,7 +226,7 @@ mod tests {
             let streams = bytes.iter().map(stream).collect();
             let rtt = Some(Span::from_millis(20 + tenth.min(30)));
             let at = Span::from_millis(100 * tenth);
-            page.apply(at, MeasurementUpdate::Snapshot(Snapshot { at, rtt, streams }));
+            page.apply_update(at, MeasurementUpdate::Snapshot(TestSnapshot { at, rtt, streams }));
         }
         page.idle = Some(Span::from_millis(20));
         page
@@ -269,10 +276,10 @@ mod tests {
     fn of_several_measurements_the_last_ones_stand_below_the_present_one() {
         let mut page = page(1, 42);
         for step in 1..=6 {
-            page.apply(Span::ZERO, MeasurementUpdate::Ended(format!("step {step}\u{1b}[2J")));
+            page.apply_update(Span::ZERO, MeasurementUpdate::Ended(format!("step {step}\u{1b}[2J")));
         }
-        page.apply(Span::ZERO, MeasurementUpdate::Connected(Box::new(request(1))));
-        assert_eq!((page.course.bytes(), page.limit.as_ref()), (ByteCount::ZERO, None));
+        page.apply_update(Span::ZERO, MeasurementUpdate::Connected(Box::new(request(1))));
+        assert_eq!((page.course.total_bytes(), page.limit.as_ref()), (ByteCount::ZERO, None));
         let picture = drawn(&page, Span::ZERO, 80, 24);
         assert!(picture.contains("step 3") && picture.contains("step 6"), "{picture}");
         assert!(!picture.contains("step 2") && !picture.contains('\u{1b}'), "{picture}");

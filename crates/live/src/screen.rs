@@ -51,7 +51,7 @@ pub enum LiveError {
 }
 
 /// A terminal that shows a picture.
-pub(crate) struct Screen {
+pub(crate) struct TerminalScreen {
     terminal: Arc<OwnTerminal>,
     /// The picture that is shown once `pending` is written.
     shown: Buffer,
@@ -69,16 +69,16 @@ pub(crate) struct OwnTerminal {
     is_ours: AtomicBool,
 }
 
-impl Screen {
+impl TerminalScreen {
     /// Takes the terminal of this process: that which controls it, or else the one that is standard error.
-    pub(crate) fn take() -> Result<Self, LiveError> {
-        Self::on(Self::find()?)
+    pub(crate) fn take_terminal() -> Result<Self, LiveError> {
+        Self::from_file(Self::find_terminal()?)
     }
 
     /// Returns the terminal of this process, if it can show a picture.
-    pub(crate) fn find() -> Result<File, LiveError> {
+    pub(crate) fn find_terminal() -> Result<File, LiveError> {
         let kind = std::env::var("TERM").unwrap_or_default();
-        let file = terminal().ok_or(LiveError::NoTerminal)?;
+        let file = open_terminal().ok_or(LiveError::NoTerminal)?;
         if ["", "dumb", "unknown"].contains(&kind.as_str()) {
             return Err(LiveError::Plain(kind));
         }
@@ -90,7 +90,7 @@ impl Screen {
     }
 
     /// Takes a terminal that is open, and ours.
-    pub(crate) fn on(file: File) -> Result<Self, LiveError> {
+    pub(crate) fn from_file(file: File) -> Result<Self, LiveError> {
         let before = tcgetattr(&file).map_err(io::Error::from)?;
         let mut ours = before.clone();
         // Keys come one by one and unseen, and Ctrl-C too: a program that a signal ends leaves the terminal as it is.
@@ -103,7 +103,7 @@ impl Screen {
     }
 
     /// Returns the terminal, to be given back from wherever the program ends.
-    pub(crate) fn terminal(&self) -> &Arc<OwnTerminal> {
+    pub(crate) fn own_terminal(&self) -> &Arc<OwnTerminal> {
         &self.terminal
     }
 
@@ -114,7 +114,7 @@ impl Screen {
     }
 
     /// Shows a picture in place of the last one. A terminal that has not yet taken the last one keeps that.
-    pub(crate) fn show(&mut self, picture: Buffer) {
+    pub(crate) fn show_picture(&mut self, picture: Buffer) {
         if !self.write_pending() {
             return;
         }
@@ -145,7 +145,7 @@ impl Screen {
     }
 
     /// Waits for keys, for the end of `wake`, or for `timeout`. Returns the keys; `None` if `wake` has ended.
-    pub(crate) fn keys(&mut self, wake: impl AsFd, timeout: Duration) -> Option<Vec<u8>> {
+    pub(crate) fn wait_for_keys(&mut self, wake: impl AsFd, timeout: Duration) -> Option<Vec<u8>> {
         let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
         let mut watched = vec![PollFd::new(&wake, PollFlags::IN)];
         if self.is_open() {
@@ -162,7 +162,7 @@ impl Screen {
         }
         let mut keys = [0; 64];
         match (&self.terminal.file).read(&mut keys) {
-            Ok(length) if length > 0 => Some(typed(&keys[..length])),
+            Ok(length) if length > 0 => Some(typed_keys(&keys[..length])),
             Err(error) if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => Some(Vec::new()),
             _ => {
                 self.is_gone = true;
@@ -172,7 +172,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for TerminalScreen {
     fn drop(&mut self) {
         // A half-written sequence would swallow the beginning of the next.
         let rest = std::mem::take(&mut self.pending);
@@ -207,7 +207,7 @@ impl OwnTerminal {
 }
 
 /// Opens the terminal for itself, so that nothing that others do with it waits or does not.
-fn terminal() -> Option<File> {
+fn open_terminal() -> Option<File> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = |path: &str| open(Path::new(path), flags, Mode::empty()).ok().map(File::from);
     let error = || io::stderr().is_terminal().then(|| opened("/proc/self/fd/2")).flatten();
@@ -215,7 +215,7 @@ fn terminal() -> Option<File> {
 }
 
 /// Returns keys without the sequences of others, such as arrows (ECMA-48: an escape, `[` or `O`, parameters, a letter).
-fn typed(keys: &[u8]) -> Vec<u8> {
+fn typed_keys(keys: &[u8]) -> Vec<u8> {
     let mut rest = keys.iter().copied();
     let mut typed = Vec::new();
     while let Some(key) = rest.next() {
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn arrows_are_no_letters() {
-        assert_eq!(typed(b"\x1b[Aq\x1bOP\x1b[15~x\x1b"), b"qx");
+        assert_eq!(typed_keys(b"\x1b[Aq\x1bOP\x1b[15~x\x1b"), b"qx");
     }
 
     #[test]

@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use fullpipe_chart::shown;
+use fullpipe_chart::displayable_text;
 use fullpipe_probe::ServerEvent;
 use fullpipe_record::{Direction, Interval, Request};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;
 
-use crate::frame::{Page, RATE, bold, clock, dim};
-use crate::measurement::described;
+use crate::frame::{LivePage, RATE, bold_style, clock_text, dim_style};
+use crate::measurement::describe_load;
 
 /// Reports that are kept, more than a terminal has room for.
 const MAX_REPORTS: usize = 200;
@@ -33,7 +33,7 @@ pub struct ServerUpdate {
 pub struct ServerPage {
     addresses: Vec<SocketAddr>,
     /// The tests under way, the oldest first.
-    tests: VecDeque<Test>,
+    tests: VecDeque<RunningTest>,
     reports: VecDeque<String>,
     ended: u64,
     failed: u64,
@@ -42,7 +42,7 @@ pub struct ServerPage {
 
 /// A test under way.
 #[derive(Debug, Clone)]
-struct Test {
+struct RunningTest {
     client: SocketAddr,
     /// The load in words.
     load: String,
@@ -54,21 +54,21 @@ struct Test {
 }
 
 impl ServerPage {
-    fn begin(&mut self, now: Span, client: SocketAddr, request: Option<&Request>) {
-        self.end(client);
+    fn begin_test(&mut self, now: Span, client: SocketAddr, request: Option<&Request>) {
+        self.end_test(client);
         if self.tests.len() == MAX_TESTS {
             self.tests.pop_front();
         }
-        let load = request.map_or_else(|| "iperf2, upload".to_owned(), described);
+        let load = request.map_or_else(|| "iperf2, upload".to_owned(), describe_load);
         let (up, down) = (BitRate::ZERO, BitRate::ZERO);
-        self.tests.push_back(Test { client, load, begun: now, up, down, bytes: ByteCount::ZERO, rtt: None });
+        self.tests.push_back(RunningTest { client, load, begun: now, up, down, bytes: ByteCount::ZERO, rtt: None });
     }
 
-    fn end(&mut self, client: SocketAddr) {
+    fn end_test(&mut self, client: SocketAddr) {
         self.tests.retain(|test| test.client != client);
     }
 
-    fn interval(&mut self, client: SocketAddr, interval: &Interval) {
+    fn add_interval(&mut self, client: SocketAddr, interval: &Interval) {
         let Some(test) = self.tests.iter_mut().find(|test| test.client == client) else { return };
         match interval.direction {
             Direction::Download => test.down = interval.rate,
@@ -79,53 +79,53 @@ impl ServerPage {
     }
 
     /// Draws at most `most` tests, or all in a word.
-    fn tests(&self, now: Span, most: usize) -> Vec<Line<'static>> {
+    fn test_lines(&self, now: Span, most: usize) -> Vec<Line<'static>> {
         if self.tests.is_empty() {
-            return vec![Line::styled("no test at the moment", dim())];
+            return vec![Line::styled("no test at the moment", dim_style())];
         }
         let line = |client: &str, [rate, bytes, rtt, time]: [&str; 4], load: &str| {
             format!("{client:<21} {rate:>12} {bytes:>10} {rtt:>8} {time:>8}  {load}")
         };
         let head = line("client", ["rate", "bytes", "RTT", "time"], "load");
-        let row = |test: &Test| {
+        let row = |test: &RunningTest| {
             let rate: BitRate = [test.up, test.down].into_iter().sum();
             let rtt = test.rtt.map_or_else(String::new, |rtt| rtt.to_string());
-            let since = clock(now.saturating_sub(test.begun));
+            let since = clock_text(now.saturating_sub(test.begun));
             let figures = [&*rate.to_string(), &*test.bytes.to_string(), &*rtt, &*since];
             Line::styled(line(&test.client.to_string(), figures, &test.load), RATE)
         };
         let drawn = if self.tests.len() > most { most.saturating_sub(1) } else { self.tests.len() };
-        let mut lines = vec![Line::styled(head, dim())];
+        let mut lines = vec![Line::styled(head, dim_style())];
         lines.extend(self.tests.iter().take(drawn).map(row));
         if self.tests.len() > drawn {
-            lines.push(Line::styled(format!("and {} more", self.tests.len() - drawn), dim()));
+            lines.push(Line::styled(format!("and {} more", self.tests.len() - drawn), dim_style()));
         }
         lines
     }
 
-    fn totals(&self) -> Line<'static> {
+    fn totals_line(&self) -> Line<'static> {
         let text =
             format!("{} under way, {} ended with {}, {} failed", self.tests.len(), self.ended, self.bytes, self.failed);
-        Line::styled(text, bold())
+        Line::styled(text, bold_style())
     }
 }
 
-impl Page for ServerPage {
+impl LivePage for ServerPage {
     type Update = ServerUpdate;
 
-    fn apply(&mut self, now: Span, update: ServerUpdate) {
+    fn apply_update(&mut self, now: Span, update: ServerUpdate) {
         match update.event {
             ServerEvent::Listening(address) => self.addresses.push(address),
-            ServerEvent::Began { client, request } => self.begin(now, client, Some(&request)),
-            ServerEvent::BeganIperf2 { client } => self.begin(now, client, None),
-            ServerEvent::Interval { client, interval } => self.interval(client, &interval),
+            ServerEvent::Began { client, request } => self.begin_test(now, client, Some(&request)),
+            ServerEvent::BeganIperf2 { client } => self.begin_test(now, client, None),
+            ServerEvent::Interval { client, interval } => self.add_interval(client, &interval),
             ServerEvent::Ended { client, bytes, .. } => {
-                self.end(client);
+                self.end_test(client);
                 self.ended += 1;
                 self.bytes += bytes;
             }
             ServerEvent::Failed { client, .. } => {
-                self.end(client);
+                self.end_test(client);
                 self.failed += 1;
             }
             ServerEvent::NotListening { .. }
@@ -134,7 +134,7 @@ impl Page for ServerPage {
             | ServerEvent::Rejected { .. }
             | ServerEvent::Idle => {}
         }
-        self.reports.extend(update.line.map(|line| shown(&line)));
+        self.reports.extend(update.line.map(|line| displayable_text(&line)));
         if self.reports.len() > MAX_REPORTS {
             self.reports.pop_front();
         }
@@ -145,14 +145,14 @@ impl Page for ServerPage {
         ("fullpipe serve".to_owned(), addresses.join(", "))
     }
 
-    fn lines(&self, now: Span, room: Size) -> Vec<Line<'static>> {
+    fn page_lines(&self, now: Span, room: Size) -> Vec<Line<'static>> {
         let height = usize::from(room.height);
-        let mut lines = vec![self.totals(), Line::default()];
-        lines.extend(self.tests(now, (height / 2).max(3)));
+        let mut lines = vec![self.totals_line(), Line::default()];
+        lines.extend(self.test_lines(now, (height / 2).max(3)));
         lines.push(Line::default());
         let most = height.saturating_sub(lines.len());
         let from = self.reports.len().saturating_sub(most);
-        lines.extend(self.reports.iter().skip(from).map(|line| Line::styled(line.clone(), dim())));
+        lines.extend(self.reports.iter().skip(from).map(|line| Line::styled(line.clone(), dim_style())));
         lines.truncate(height);
         lines
     }
@@ -190,7 +190,7 @@ mod tests {
         let mut page = ServerPage::default();
         let mut apply = |at: u64, event: ServerEvent, line: &str| {
             let line = Some(line.to_owned()).filter(|line| !line.is_empty());
-            page.apply(Span::from_secs(at), ServerUpdate { event, line });
+            page.apply_update(Span::from_secs(at), ServerUpdate { event, line });
         };
         apply(0, ServerEvent::Listening(SocketAddr::from(([0, 0, 0, 0], 5201))), "listening on 0.0.0.0:5201");
         for port in 1..=tests {
@@ -224,7 +224,7 @@ mod tests {
         assert!(picture.contains("39 under way") && picture.contains(" more\n"), "{picture}");
         for port in 0..3_000 {
             let event = ServerEvent::BeganIperf2 { client: client(port) };
-            page.apply(Span::ZERO, ServerUpdate { event, line: Some("\u{1b}[2J".repeat(1_000)) });
+            page.apply_update(Span::ZERO, ServerUpdate { event, line: Some("\u{1b}[2J".repeat(1_000)) });
         }
         assert!(page.tests.len() <= MAX_TESTS && page.reports.len() <= MAX_REPORTS);
         assert!(!drawn(&page, Span::ZERO, 80, 24).contains('\u{1b}'));

@@ -1,15 +1,15 @@
 //! A sweep under way: the map so far, the run that is made and why.
 
-use fullpipe_chart::shown;
-use fullpipe_probe::Snapshot;
+use fullpipe_chart::displayable_text;
+use fullpipe_probe::TestSnapshot;
 use fullpipe_record::{SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun};
 use fullpipe_units::{BitRate, Ratio, Span, median};
 use ratatui_core::layout::Size;
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span as Words};
 
-use crate::course::Course;
-use crate::frame::{Page, bar, clock, dim, named};
+use crate::course::TransferHistory;
+use crate::frame::{LivePage, clock_text, dim_style, named_line, share_bar};
 
 /// Characters of a tile.
 const TILE: usize = 5;
@@ -40,7 +40,7 @@ pub enum SweepUpdate {
         reason: SweepReason,
     },
     /// A tenth of a second of a run has passed.
-    Snapshot(Snapshot),
+    Snapshot(TestSnapshot),
     /// The map and the answer of all runs so far.
     Known {
         /// The runs.
@@ -62,16 +62,16 @@ pub struct SweepPage {
     surface: Vec<SweepEstimate>,
     answer: Option<SweepAnswer>,
     grid: SweepCost,
-    now: Option<Run>,
+    now: Option<CurrentRun>,
 }
 
 /// The run that is made.
 #[derive(Debug, Clone)]
-struct Run {
+struct CurrentRun {
     cell: SweepCell,
     reason: SweepReason,
     begun: Span,
-    course: Course,
+    course: TransferHistory,
 }
 
 impl SweepPage {
@@ -87,51 +87,56 @@ impl SweepPage {
         }
     }
 
-    fn spent(&self) -> SweepCost {
+    fn spent_cost(&self) -> SweepCost {
         let cost = |run: &SweepRun| SweepCost { bytes: run.sent, time: run.took };
         self.runs.iter().map(cost).fold(SweepCost::default(), std::ops::Add::add)
     }
 
     /// Draws the map in at most so many columns and lines. Windows and numbers of streams without room are left out,
     /// but for those of the run that is made.
-    fn map(&self, width: usize, lines: usize) -> Vec<Line<'static>> {
+    fn draw_map(&self, width: usize, lines: usize) -> Vec<Line<'static>> {
         let SweepPlan { windows, streams, .. } = &self.plan;
-        let rows = chosen(windows.len(), lines.saturating_sub(1), self.place(windows, |cell| cell.window));
-        let columns =
-            chosen(streams.len(), width.saturating_sub(LEFT) / TILE, self.place(streams, |cell| cell.streams));
-        let fastest = self.surface.iter().filter_map(|of| self.known(of)).max().unwrap_or_default();
+        let rows =
+            choose_positions(windows.len(), lines.saturating_sub(1), self.run_position(windows, |cell| cell.window));
+        let columns = choose_positions(
+            streams.len(),
+            width.saturating_sub(LEFT) / TILE,
+            self.run_position(streams, |cell| cell.streams),
+        );
+        let fastest = self.surface.iter().filter_map(|of| self.known_rate(of)).max().unwrap_or_default();
         let row = |row: &usize| {
             let window = Words::raw(format!("{:>width$}", windows[*row].to_string(), width = LEFT));
-            let tiles = columns.iter().map(|column| self.tile(windows.len() * column + row, *row, *column, fastest));
+            let tiles =
+                columns.iter().map(|column| self.draw_tile(windows.len() * column + row, *row, *column, fastest));
             std::iter::once(window).chain(tiles).collect::<Line<'static>>()
         };
         let mut map: Vec<Line<'static>> = rows.iter().rev().map(row).collect();
         let counts: Vec<String> = columns.iter().map(|column| format!("{:>4} ", streams[*column])).collect();
-        map.push(Line::styled(format!("{:>LEFT$}{}", "streams", counts.concat()), dim()));
+        map.push(Line::styled(format!("{:>LEFT$}{}", "streams", counts.concat()), dim_style()));
         map
     }
 
     /// Returns the place of the run that is made among `values`.
-    fn place<T: PartialEq>(&self, values: &[T], of: impl Fn(SweepCell) -> T) -> Option<usize> {
+    fn run_position<T: PartialEq>(&self, values: &[T], of: impl Fn(SweepCell) -> T) -> Option<usize> {
         let cell = self.now.as_ref()?.cell;
         values.iter().position(|value| *value == of(cell))
     }
 
     /// Returns the rate of a setting that was measured; by runs before those that count, if there are no others.
-    fn known(&self, of: &SweepEstimate) -> Option<BitRate> {
+    fn known_rate(&self, of: &SweepEstimate) -> Option<BitRate> {
         let own = self.runs.iter().filter(|run| run.cell == of.cell).filter_map(|run| run.rate);
         if of.runs > 0 { Some(of.rate) } else { median(own.collect()) }
     }
 
     /// Draws a setting: its rate in percent of the fastest, or a dot if it was not measured.
-    fn tile(&self, index: usize, row: usize, column: usize, fastest: BitRate) -> Words<'static> {
+    fn draw_tile(&self, index: usize, row: usize, column: usize, fastest: BitRate) -> Words<'static> {
         let cell = SweepCell { window: self.plan.windows[row], streams: self.plan.streams[column] };
-        let known = self.surface.get(index).and_then(|of| self.known(of));
+        let known = self.surface.get(index).and_then(|of| self.known_rate(of));
         let is_next = self.now.as_ref().is_some_and(|run| run.cell == cell);
         let is_knee = self.answer.as_ref().is_some_and(|answer| answer.knee.cell == cell);
-        let share = known.map(|rate| Ratio::of(rate.as_f64(), fastest.as_f64()));
-        let figure = share.map_or_else(|| "·".to_owned(), |share| format!("{:.0}", share.percent()));
-        let style = share.map_or(dim(), shade);
+        let share = known.map(|rate| Ratio::from_quotient(rate.as_f64(), fastest.as_f64()));
+        let figure = share.map_or_else(|| "·".to_owned(), |share| format!("{:.0}", share.as_percent()));
+        let style = share.map_or(dim_style(), tile_style);
         match (is_next, is_knee) {
             (true, _) => Words::styled(format!("{:>5}", format!(">{figure}<")), style.add_modifier(Modifier::REVERSED)),
             (false, true) => Words::styled(format!("{figure:>4}*"), style.add_modifier(Modifier::BOLD)),
@@ -139,36 +144,39 @@ impl SweepPage {
         }
     }
 
-    fn run(&self, now: Span) -> Line<'static> {
+    fn run_line(&self, now: Span) -> Line<'static> {
         let Some(run) = &self.now else { return Line::default() };
         let course = &run.course;
-        let rate = course.rate().map_or_else(String::new, |rate| format!(", {rate}"));
-        let rtt = course.rtt().map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
-        let since = clock(now.saturating_sub(run.begun));
-        named("Now:", format!("{}, because {}; {since}{rate}{rtt}", run.cell, reason(run.reason)))
+        let rate = course.recent_rate().map_or_else(String::new, |rate| format!(", {rate}"));
+        let rtt = course.last_rtt().map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
+        let since = clock_text(now.saturating_sub(run.begun));
+        named_line("Now:", format!("{}, because {}; {since}{rate}{rtt}", run.cell, reason_phrase(run.reason)))
     }
 
-    fn knee(&self) -> Line<'static> {
+    fn knee_line(&self) -> Line<'static> {
         let Some(answer) = &self.answer else {
-            return named("Knee so far:", "too few runs".to_owned());
+            return named_line("Knee so far:", "too few runs".to_owned());
         };
         let sure = if answer.sure { "sure" } else { "not sure" };
         let (knee, best) = (&answer.knee, &answer.best);
-        named("Knee so far:", format!("{}, {}; {sure}; fastest {}, {}", knee.cell, knee.rate, best.cell, best.rate))
+        named_line(
+            "Knee so far:",
+            format!("{}, {}; {sure}; fastest {}, {}", knee.cell, knee.rate, best.cell, best.rate),
+        )
     }
 
-    fn cost(&self, width: usize) -> Line<'static> {
-        let spent = self.spent();
+    fn cost_line(&self, width: usize) -> Line<'static> {
+        let spent = self.spent_cost();
         let whole = self.plan.order.is_some();
         let share = if whole { 1.0 } else { self.plan.budget.get() };
-        let allowed = self.grid.bytes.scaled(share).min(self.plan.max_bytes.unwrap_or(self.grid.bytes));
-        let time = self.grid.time.scaled(share);
-        let text = format!("{} of {allowed}, {} of {}", spent.bytes, clock(spent.time), clock(time));
-        let used = Ratio::of(spent.bytes.as_f64(), allowed.as_f64())
+        let allowed = self.grid.bytes.scale_by(share).min(self.plan.max_bytes.unwrap_or(self.grid.bytes));
+        let time = self.grid.time.scale_by(share);
+        let text = format!("{} of {allowed}, {} of {}", spent.bytes, clock_text(spent.time), clock_text(time));
+        let used = Ratio::from_quotient(spent.bytes.as_f64(), allowed.as_f64())
             .get()
-            .max(Ratio::of(spent.time.as_secs_f64(), time.as_secs_f64()).get());
-        let bar = bar(used, width.saturating_sub(text.chars().count() + 10).min(30));
-        named("Spent:", format!("{text}  {bar}"))
+            .max(Ratio::from_quotient(spent.time.as_secs_f64(), time.as_secs_f64()).get());
+        let bar = share_bar(used, width.saturating_sub(text.chars().count() + 10).min(30));
+        named_line("Spent:", format!("{text}  {bar}"))
     }
 
     /// Draws up to `most` of the last runs, the last first.
@@ -177,19 +185,19 @@ impl SweepPage {
             let rate = run.rate.map_or_else(|| "does not count".to_owned(), |rate| rate.to_string());
             let rtt = run.loaded_rtt.map_or_else(String::new, |rtt| format!("RTT {rtt}"));
             let cell = run.cell.to_string();
-            Line::styled(format!("{:>4}  {cell:<14} {rate:>14}  {rtt}", index + 1), dim())
+            Line::styled(format!("{:>4}  {cell:<14} {rate:>14}  {rtt}", index + 1), dim_style())
         };
         self.runs.iter().enumerate().rev().take(most).map(row)
     }
 }
 
-impl Page for SweepPage {
+impl LivePage for SweepPage {
     type Update = SweepUpdate;
 
-    fn apply(&mut self, now: Span, update: SweepUpdate) {
+    fn apply_update(&mut self, now: Span, update: SweepUpdate) {
         match update {
             SweepUpdate::Next { cell, reason } => {
-                self.now = Some(Run { cell, reason, begun: now, course: Course::new() });
+                self.now = Some(CurrentRun { cell, reason, begun: now, course: TransferHistory::new() });
             }
             SweepUpdate::Snapshot(snapshot) => {
                 if let Some(run) = &mut self.now {
@@ -204,16 +212,16 @@ impl Page for SweepPage {
     }
 
     fn title(&self) -> (String, String) {
-        (format!("fullpipe sweep {}", shown(&self.plan.target)), format!("run {}", self.runs.len() + 1))
+        (format!("fullpipe sweep {}", displayable_text(&self.plan.target)), format!("run {}", self.runs.len() + 1))
     }
 
-    fn lines(&self, now: Span, room: Size) -> Vec<Line<'static>> {
+    fn page_lines(&self, now: Span, room: Size) -> Vec<Line<'static>> {
         let (width, height) = (usize::from(room.width), usize::from(room.height));
         let runs = if height < ROOM_FOR_RUNS { 0 } else { RUNS };
-        let mut lines = self.map(width, height.saturating_sub(BELOW + runs));
+        let mut lines = self.draw_map(width, height.saturating_sub(BELOW + runs));
         let blank = (height >= lines.len() + BELOW + RUNS).then(Line::default);
         lines.extend(blank.clone());
-        lines.extend([self.run(now), self.knee(), self.cost(width)]);
+        lines.extend([self.run_line(now), self.knee_line(), self.cost_line(width)]);
         lines.extend(blank);
         let most = height.saturating_sub(lines.len());
         lines.extend(self.last_runs(most));
@@ -224,20 +232,20 @@ impl Page for SweepPage {
 
 /// Returns the places of at most `most` of `count` values: every one, or every second and so on, with `wanted` in place
 /// of its neighbour.
-fn chosen(count: usize, most: usize, wanted: Option<usize>) -> Vec<usize> {
+fn choose_positions(count: usize, most: usize, wanted: Option<usize>) -> Vec<usize> {
     let step = count.div_ceil(most.max(1)).max(1);
     let from = wanted.map_or(0, |wanted| wanted % step);
     (from..count).step_by(step).collect()
 }
 
 /// Returns the style of a tile with this share of the fastest rate.
-fn shade(share: Ratio) -> Style {
+fn tile_style(share: Ratio) -> Style {
     let index = ((share.get() * SHADES.len() as f64) as usize).min(SHADES.len() - 1);
     Style::new().fg(Color::Indexed(255)).bg(Color::Indexed(SHADES[index]))
 }
 
 /// Returns the reason for a run as the end of a sentence.
-fn reason(reason: SweepReason) -> &'static str {
+fn reason_phrase(reason: SweepReason) -> &'static str {
     match reason {
         SweepReason::Anchor => "the first runs span the grid",
         SweepReason::Best => "it may be the fastest",
@@ -273,7 +281,7 @@ mod tests {
     }
 
     fn estimate(cell: SweepCell, runs: u32) -> SweepEstimate {
-        let rate = BitRate::of(cell.product(), Span::from_millis(20)).min(BitRate::from_mbps(622));
+        let rate = BitRate::from_bytes_in(cell.flight_capacity(), Span::from_millis(20)).min(BitRate::from_mbps(622));
         SweepEstimate { cell, rate, low: rate, high: rate, runs }
     }
 
@@ -316,14 +324,14 @@ mod tests {
             frontier: Vec::new(),
         };
         let grid = SweepCost { bytes: ByteCount::from_mib(40_000), time: Span::from_secs(2_600) };
-        page.apply(Span::ZERO, SweepUpdate::Known { runs, surface, answer: Some(Box::new(answer)), grid });
+        page.apply_update(Span::ZERO, SweepUpdate::Known { runs, surface, answer: Some(Box::new(answer)), grid });
         let next = SweepUpdate::Next { cell: cell(12, 128), reason: SweepReason::Best };
-        page.apply(Span::from_secs(33), next);
+        page.apply_update(Span::from_secs(33), next);
         for tenth in 1..=20 {
             let stream = StreamSnapshot { direction: Direction::Upload, bytes: ByteCount::new(tenth * 7_500_000) };
             let at = Span::from_millis(tenth * 100);
-            let snapshot = Snapshot { at, rtt: Some(Span::from_millis(24)), streams: vec![stream] };
-            page.apply(Span::from_secs(33), SweepUpdate::Snapshot(snapshot));
+            let snapshot = TestSnapshot { at, rtt: Some(Span::from_millis(24)), streams: vec![stream] };
+            page.apply_update(Span::from_secs(33), SweepUpdate::Snapshot(snapshot));
         }
         page
     }

@@ -7,14 +7,14 @@ const MAX_POINTS: usize = 1_000;
 
 /// Values over time: of more than 1 000, every second one is kept, or every fourth and so on.
 #[derive(Debug, Clone)]
-pub(crate) struct Track<T> {
+pub(crate) struct ThinnedValues<T> {
     points: Vec<(Span, T)>,
     /// One point of so many is kept.
     every: u64,
     seen: u64,
 }
 
-impl<T: Copy> Track<T> {
+impl<T: Copy> ThinnedValues<T> {
     pub(crate) fn new() -> Self {
         Self { points: Vec::new(), every: 1, seen: 0 }
     }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_day_of_points_is_bounded_and_evenly_spaced() {
-        let mut track = Track::new();
+        let mut track = ThinnedValues::new();
         (0..864_000).for_each(|tenth| track.push(Span::from_millis(100 * tenth), tenth));
         let points: Vec<(Span, u64)> = track.points().collect();
         assert!((MAX_POINTS / 2..=MAX_POINTS).contains(&points.len()), "{}", points.len());

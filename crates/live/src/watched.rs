@@ -1,19 +1,19 @@
 //! Connections of another program, watched.
 
-use fullpipe_chart::shown;
-use fullpipe_probe::Snapshot;
+use fullpipe_chart::displayable_text;
+use fullpipe_probe::TestSnapshot;
 use fullpipe_units::{BitRate, Span};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;
 
-use crate::course::Course;
-use crate::frame::{Page, clock, dim, named, shortened};
+use crate::course::TransferHistory;
+use crate::frame::{LivePage, clock_text, dim_style, named_line, shorten_text};
 
 /// Something that happened while a program is watched.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchedUpdate {
     /// A tenth of a second has passed; what was sent is the first stream, and what arrived the second.
-    Snapshot(Snapshot),
+    Snapshot(TestSnapshot),
     /// The use that took most of the last seconds, and a sentence on it.
     Now(String, String),
 }
@@ -22,24 +22,26 @@ pub enum WatchedUpdate {
 #[derive(Debug, Clone)]
 pub struct WatchedPage {
     title: String,
-    course: Course,
+    course: TransferHistory,
     now: Option<(String, String)>,
 }
 
 impl WatchedPage {
     /// Returns the state before anything is seen of what has this name: a command line, or `process 7`.
     pub fn new(title: &str) -> Self {
-        Self { title: shown(title), course: Course::new(), now: None }
+        Self { title: displayable_text(title), course: TransferHistory::new(), now: None }
     }
 }
 
-impl Page for WatchedPage {
+impl LivePage for WatchedPage {
     type Update = WatchedUpdate;
 
-    fn apply(&mut self, _: Span, update: WatchedUpdate) {
+    fn apply_update(&mut self, _: Span, update: WatchedUpdate) {
         match update {
             WatchedUpdate::Snapshot(snapshot) => self.course.push(snapshot),
-            WatchedUpdate::Now(limit, sentence) => self.now = Some((shown(&limit), shown(&sentence))),
+            WatchedUpdate::Now(limit, sentence) => {
+                self.now = Some((displayable_text(&limit), displayable_text(&sentence)))
+            }
         }
     }
 
@@ -47,16 +49,16 @@ impl Page for WatchedPage {
         (format!("fullpipe diagnose {}", self.title), "watched".to_owned())
     }
 
-    fn lines(&self, now: Span, room: Size) -> Vec<Line<'static>> {
+    fn page_lines(&self, now: Span, room: Size) -> Vec<Line<'static>> {
         let (limit, sentence) = self.now.clone().unwrap_or_else(|| ("not yet known".to_owned(), String::new()));
-        let sentence = shortened(&sentence, usize::from(room.width) - 2, 2);
+        let sentence = shorten_text(&sentence, usize::from(room.width) - 2, 2);
         let drawn = usize::from(room.height).saturating_sub(sentence.len() + 2);
-        let mut lines = self.course.draw(room.width, drawn, None, None);
+        let mut lines = self.course.draw_charts(room.width, drawn, None, None);
         lines.resize(drawn, Line::default());
-        lines.push(named("Limit of the last seconds:", limit));
-        lines.extend(sentence.into_iter().map(|line| Line::styled(format!("  {line}"), dim())));
-        let rate = self.course.rate().unwrap_or(BitRate::ZERO);
-        lines.push(Line::from(format!("{}, {rate}, {}", clock(now), self.course.bytes())));
+        lines.push(named_line("Limit of the last seconds:", limit));
+        lines.extend(sentence.into_iter().map(|line| Line::styled(format!("  {line}"), dim_style())));
+        let rate = self.course.recent_rate().unwrap_or(BitRate::ZERO);
+        lines.push(Line::from(format!("{}, {rate}, {}", clock_text(now), self.course.total_bytes())));
         lines
     }
 }
@@ -77,9 +79,12 @@ mod tests {
             let stream = |direction, bytes| StreamSnapshot { direction, bytes: ByteCount::new(bytes) };
             let streams = vec![stream(Direction::Upload, 0), stream(Direction::Download, tenth * 125_000)];
             let at = Span::from_millis(tenth * 100);
-            page.apply(at, WatchedUpdate::Snapshot(Snapshot { at, rtt: Some(Span::from_millis(20)), streams }));
+            page.apply_update(
+                at,
+                WatchedUpdate::Snapshot(TestSnapshot { at, rtt: Some(Span::from_millis(20)), streams }),
+            );
         }
-        page.apply(Span::ZERO, WatchedUpdate::Now("send-buffer".to_owned(), "It is full.".to_owned()));
+        page.apply_update(Span::ZERO, WatchedUpdate::Now("send-buffer".to_owned(), "It is full.".to_owned()));
         for (width, height) in [(80, 20), (40, 10), (200, 50)] {
             let picture = drawn(&page, Span::from_secs(2), width, height);
             for part in ["send-buffer", "It is full.", "10 Mbit/s", "2 s, "] {

@@ -9,7 +9,7 @@ use fullpipe_record::Direction;
 use fullpipe_units::ByteCount;
 use rustix::fs::OFlags;
 
-use crate::storage::Storage;
+use crate::storage::FileStorage;
 
 /// Files of a server's tests; without them data is made up, and thrown away on arrival.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,11 +25,11 @@ impl StorageConfig {
     ///
     /// # Errors
     /// The file system's error, with the name.
-    pub fn check(&self) -> io::Result<()> {
+    pub fn check_access(&self) -> io::Result<()> {
         for (direction, path) in [(Direction::Upload, &self.file), (Direction::Download, &self.folder)] {
             let named =
                 |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-            match (self.open(direction), path) {
+            match (self.open_storage(direction), path) {
                 (Err(error), Some(path)) => return Err(named(path, error)),
                 (opened, _) => drop(opened?),
             }
@@ -41,10 +41,12 @@ impl StorageConfig {
     ///
     /// # Errors
     /// The file system's error.
-    pub fn open(&self, direction: Direction) -> io::Result<Option<Storage>> {
+    pub fn open_storage(&self, direction: Direction) -> io::Result<Option<FileStorage>> {
         match (direction, &self.file, &self.folder) {
-            (Direction::Upload, Some(file), _) => to_send(file).map(|(file, _)| Some(Storage::repeat(file))),
-            (Direction::Download, _, Some(folder)) => nameless(folder).map(|file| Some(Storage::write(file))),
+            (Direction::Upload, Some(file), _) => to_send(file).map(|(file, _)| Some(FileStorage::for_repeating(file))),
+            (Direction::Download, _, Some(folder)) => {
+                unnamed_file(folder).map(|file| Some(FileStorage::for_writing(file)))
+            }
             _ => Ok(None),
         }
     }
@@ -55,12 +57,12 @@ impl StorageConfig {
 /// # Errors
 /// The file system's error: `AlreadyExists` for a file that would be overwritten, `InvalidInput` for one that is empty
 /// or no regular file and so cannot be sent.
-pub fn open_file(path: &Path, direction: Direction) -> io::Result<(Storage, Option<ByteCount>)> {
+pub fn open_file(path: &Path, direction: Direction) -> io::Result<(FileStorage, Option<ByteCount>)> {
     if direction == Direction::Upload {
         let (file, length) = to_send(path)?;
-        return Ok((Storage::read(file, length), Some(length)));
+        return Ok((FileStorage::for_reading(file, length), Some(length)));
     }
-    Ok((Storage::write(to_keep(path)?), None))
+    Ok((FileStorage::for_writing(to_keep(path)?), None))
 }
 
 /// A file with something in it.
@@ -87,7 +89,7 @@ fn to_keep(path: &Path) -> io::Result<File> {
     }
 }
 
-fn nameless(folder: &Path) -> io::Result<File> {
+fn unnamed_file(folder: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).custom_flags(OFlags::TMPFILE.bits().cast_signed()).open(folder)
 }
 
@@ -126,10 +128,10 @@ mod tests {
     fn a_server_uses_what_it_was_given() {
         let storage_config =
             StorageConfig { file: Some("/proc/version".into()), folder: Some(folder("storage_config")) };
-        assert!(storage_config.open(Direction::Both).unwrap().is_none());
-        assert!(storage_config.open(Direction::Download).unwrap().is_some());
-        assert!(StorageConfig::default().open(Direction::Upload).unwrap().is_none());
-        assert!(storage_config.open(Direction::Upload).is_err(), "it says that it is empty");
+        assert!(storage_config.open_storage(Direction::Both).unwrap().is_none());
+        assert!(storage_config.open_storage(Direction::Download).unwrap().is_some());
+        assert!(StorageConfig::default().open_storage(Direction::Upload).unwrap().is_none());
+        assert!(storage_config.open_storage(Direction::Upload).is_err(), "it says that it is empty");
         // Nothing has a name there, so the folder can go.
         std::fs::remove_dir(folder("storage_config")).unwrap();
     }

@@ -12,7 +12,7 @@ use socket2::SockRef;
 
 /// The part that this end plays in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum StreamRole {
     /// This end writes.
     Sender,
     /// This end reads.
@@ -21,14 +21,14 @@ pub enum Role {
 
 /// A connection or a socket that carries a stream.
 #[derive(Debug)]
-pub enum Channel {
+pub enum StreamChannel {
     /// A connection.
     Tcp(TcpStream),
     /// A socket that is connected to its peer.
     Udp(UdpSocket),
 }
 
-impl AsFd for Channel {
+impl AsFd for StreamChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(socket) => socket.as_fd(),
@@ -39,11 +39,11 @@ impl AsFd for Channel {
 
 /// A stream that is to carry data one way.
 #[derive(Debug)]
-pub struct Lane {
+pub struct PlannedStream {
     /// The connection or socket that carries it.
-    pub channel: Channel,
+    pub channel: StreamChannel,
     /// The part of this end.
-    pub role: Role,
+    pub role: StreamRole,
 }
 
 /// The counts of this end for one stream.
@@ -59,49 +59,49 @@ pub struct StreamCount {
 }
 
 impl StreamCount {
-    /// Returns the counts since `earlier`, as [`Datagrams::since`] has it.
+    /// Returns the counts since `earlier`, as [`Datagrams::counts_since`] has it.
     #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
+    pub fn counts_since(&self, earlier: &Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(earlier.bytes),
             datagrams_sent: self.datagrams_sent.saturating_sub(earlier.datagrams_sent),
-            datagrams: self.datagrams.since(&earlier.datagrams),
+            datagrams: self.datagrams.counts_since(&earlier.datagrams),
         }
     }
 }
 
 /// A stream with a thread at work on it.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    pub(crate) channel: Channel,
-    pub(crate) role: Role,
+pub(crate) struct RunningStream {
+    pub(crate) channel: StreamChannel,
+    pub(crate) role: StreamRole,
     /// True if the kernel has joined datagrams that arrived: then it may have dropped joined ones, too.
     joins: AtomicBool,
     count: Mutex<StreamCount>,
 }
 
-impl Stream {
-    pub(crate) fn new(lane: Lane) -> Self {
+impl RunningStream {
+    pub(crate) fn new(lane: PlannedStream) -> Self {
         Self { channel: lane.channel, role: lane.role, joins: AtomicBool::new(false), count: Mutex::default() }
     }
 
     /// The kernel has joined datagrams.
-    pub(crate) fn joins(&self) {
+    pub(crate) fn note_joined_datagrams(&self) {
         self.joins.store(true, Ordering::Relaxed);
     }
 
     /// To be counted on; held only for as long as that takes.
-    pub(crate) fn count(&self) -> MutexGuard<'_, StreamCount> {
+    pub(crate) fn lock_count(&self) -> MutexGuard<'_, StreamCount> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the counts so far, with the drops that the kernel reports.
-    pub(crate) fn total(&self) -> StreamCount {
-        let mut total = *self.count();
-        if self.role == Role::Receiver {
+    pub(crate) fn total_count(&self) -> StreamCount {
+        let mut total = *self.lock_count();
+        if self.role == StreamRole::Receiver {
             // What is dropped together counts as one, which hides how many they were.
             let is_exact = |drops: &u64| *drops == 0 || !self.joins.load(Ordering::Relaxed);
-            total.datagrams.dropped_here = self.drops().filter(is_exact);
+            total.datagrams.dropped_here = self.dropped_messages().filter(is_exact);
         }
         total
     }
@@ -115,10 +115,10 @@ impl Stream {
     /// Messages that the kernel has dropped for want of room in this socket since it was made; nothing where it does
     /// not report, and of TCP. It is the counter that `SO_RXQ_OVFL` reports, with those that were dropped behind the
     /// last that was read.
-    pub(crate) fn drops(&self) -> Option<u64> {
+    pub(crate) fn dropped_messages(&self) -> Option<u64> {
         match &self.channel {
-            Channel::Tcp(_) => None,
-            Channel::Udp(socket) => socket_memory(socket).ok().map(|memory| memory.drops),
+            StreamChannel::Tcp(_) => None,
+            StreamChannel::Udp(socket) => socket_memory(socket).ok().map(|memory| memory.drops),
         }
     }
 }

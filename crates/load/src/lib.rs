@@ -24,10 +24,10 @@ mod udp_receiver;
 mod udp_sender;
 
 pub use files::{StorageConfig, open_file};
-pub use lane::{Channel, Lane, Role, StreamCount};
-pub use pace::Allowance;
+pub use lane::{PlannedStream, StreamChannel, StreamCount, StreamRole};
+pub use pace::WriteAllowance;
 pub use plan::TransferPlan;
-pub use prepare::{Local, PrepareError, apply_options, prepare, prepare_udp, read_back};
+pub use prepare::{LocalEndpoint, PrepareError, apply_options, prepare_socket, prepare_udp, read_back};
 pub use sampler::thin_out;
-pub use storage::{Storage, StorageFailure};
-pub use transfer::{Sockets, StreamTotals, Totals, Transfer};
+pub use storage::{FileStorage, StorageFailure};
+pub use transfer::{RunningTransfer, SenderSockets, StreamTotals, TransferTotals};

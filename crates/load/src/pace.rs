@@ -25,12 +25,12 @@ const MAX_DELAY: Span = Span::from_millis(100);
 
 /// The bytes that a sender may write: those that its rate grants, or any number.
 #[derive(Debug)]
-pub struct Allowance {
-    pace: Option<Pace>,
+pub struct WriteAllowance {
+    pace: Option<BurstPace>,
     left: u64,
 }
 
-impl Allowance {
+impl WriteAllowance {
     /// Returns the allowance of a byte stream from now on: one that is late writes all that is due at once, as a byte
     /// stream has no shape of its own that this could spoil.
     pub(crate) fn of_bytes(plan: &TransferPlan) -> Self {
@@ -46,14 +46,14 @@ impl Allowance {
     fn new(plan: &TransferPlan, catch_up: CatchUp) -> Self {
         let burst = u64::from(plan.burst.unwrap_or(1).max(1));
         let rate = plan.rate.filter(|&rate| rate > BitRate::ZERO);
-        let pace = rate.map(|rate| Pace::new(rate, plan.block * burst, catch_up.in_bursts(burst), Instant::now()));
+        let pace = rate.map(|rate| BurstPace::new(rate, plan.block * burst, catch_up.in_bursts(burst), Instant::now()));
         Self { left: if pace.is_some() { 0 } else { u64::MAX }, pace }
     }
 
     /// Waits until bytes may be written, and returns how many; none if `stopped` meanwhile.
-    pub fn wait(&mut self, stopped: impl Fn() -> bool) -> u64 {
+    pub fn wait_for_bytes(&mut self, stopped: impl Fn() -> bool) -> u64 {
         if let (0, Some(pace)) = (self.left, &mut self.pace) {
-            self.left = pace.wait(stopped).get();
+            self.left = pace.wait_for_burst(stopped).get();
         }
         self.left
     }
@@ -94,7 +94,7 @@ impl CatchUp {
 
 /// When bursts are due: from the start at equal times, so that lateness does not add up.
 #[derive(Debug, Clone)]
-struct Pace {
+struct BurstPace {
     rate: BitRate,
     burst: ByteCount,
     catch_up: CatchUp,
@@ -104,7 +104,7 @@ struct Pace {
     resume: Instant,
 }
 
-impl Pace {
+impl BurstPace {
     /// Grants `burst` at `start`, and then as often as `rate` says; after a delay, more as `catch_up` permits.
     fn new(rate: BitRate, burst: ByteCount, catch_up: CatchUp, start: Instant) -> Self {
         // A sleep ends up to 50 µs late otherwise. Where the kernel refuses, it does.
@@ -113,22 +113,22 @@ impl Pace {
     }
 
     /// Waits until a burst is due; the bytes that may be written then, none if `stopped`.
-    fn wait(&mut self, stopped: impl Fn() -> bool) -> ByteCount {
+    fn wait_for_burst(&mut self, stopped: impl Fn() -> bool) -> ByteCount {
         loop {
             let now = Instant::now();
-            let left = self.due().saturating_duration_since(now);
+            let left = self.next_due().saturating_duration_since(now);
             if stopped() {
                 return ByteCount::ZERO;
             }
             if left.is_zero() {
-                return self.grant(now);
+                return self.grant_due_bytes(now);
             }
-            if self.sleeps() { thread::sleep(left.min(POLL_INTERVAL)) } else { thread::yield_now() }
+            if self.has_long_catch_up() { thread::sleep(left.min(POLL_INTERVAL)) } else { thread::yield_now() }
         }
     }
 
     /// Returns the time at which the next burst may go.
-    fn due(&self) -> Instant {
+    fn next_due(&self) -> Instant {
         self.scheduled_time().max(self.resume)
     }
 
@@ -138,7 +138,7 @@ impl Pace {
     }
 
     /// Grants what is due at `now`, which is not before the next burst is.
-    fn grant(&mut self, now: Instant) -> ByteCount {
+    fn grant_due_bytes(&mut self, now: Instant) -> ByteCount {
         let late: Span = now.saturating_duration_since(self.scheduled_time()).into();
         let bursts = 1 + self.rate.bytes_in(late).get() / self.burst.get().max(1);
         if bursts > self.catch_up.behind {
@@ -153,7 +153,7 @@ impl Pace {
     }
 
     /// Returns true if the time that may be made up for is long enough to be slept through.
-    fn sleeps(&self) -> bool {
+    fn has_long_catch_up(&self) -> bool {
         self.rate.time_for(self.burst * self.catch_up.at_once) >= OVERSLEEP
     }
 }
@@ -166,16 +166,16 @@ mod tests {
     const BURST: ByteCount = ByteCount::new(1_000);
 
     /// One burst a millisecond; after a delay 8 at once, and 100 in all.
-    fn pace() -> (Pace, Instant) {
+    fn pace() -> (BurstPace, Instant) {
         let start = Instant::now();
         let (rate, request) = (Some(BitRate::from_mbps(8)), Request { block: BURST, ..Request::default() });
-        let catch_up = CatchUp::of_datagrams(&TransferPlan { rate, ..TransferPlan::of(&request, None) });
-        (Pace::new(BitRate::from_mbps(8), BURST, catch_up, start), start)
+        let catch_up = CatchUp::of_datagrams(&TransferPlan { rate, ..TransferPlan::from_request(&request, None) });
+        (BurstPace::new(BitRate::from_mbps(8), BURST, catch_up, start), start)
     }
 
-    fn at_once() -> (Pace, Instant) {
+    fn at_once() -> (BurstPace, Instant) {
         let start = Instant::now();
-        (Pace::new(BitRate::from_mbps(8), BURST, CatchUp::AT_ONCE, start), start)
+        (BurstPace::new(BitRate::from_mbps(8), BURST, CatchUp::AT_ONCE, start), start)
     }
 
     fn millis(millis: u64) -> Duration {
@@ -184,17 +184,22 @@ mod tests {
 
     /// Returns the bytes that are granted in the next `time` where the sender does not run for the first `lost` of each
     /// 10 ms, and the most in a single grant and in a whole millisecond.
-    fn granted(pace: &mut Pace, start: Instant, time: Duration, lost: Duration) -> (ByteCount, ByteCount, ByteCount) {
+    fn granted(
+        pace: &mut BurstPace,
+        start: Instant,
+        time: Duration,
+        lost: Duration,
+    ) -> (ByteCount, ByteCount, ByteCount) {
         let (mut total, mut largest, mut now) = (ByteCount::ZERO, ByteCount::ZERO, start);
         let mut by_millisecond = vec![ByteCount::ZERO; time.as_millis() as usize + 1];
         while now < start + time {
             let into = Duration::from_nanos(Span::from(now - start).as_nanos() % 10_000_000);
             now += lost.saturating_sub(into);
-            let grant = pace.grant(now);
+            let grant = pace.grant_due_bytes(now);
             total += grant;
             largest = largest.max(grant);
             by_millisecond[(now - start).as_millis() as usize] += grant;
-            now = now.max(pace.due());
+            now = now.max(pace.next_due());
         }
         (total, largest, by_millisecond.into_iter().max().unwrap())
     }
@@ -203,30 +208,30 @@ mod tests {
     fn bursts_are_due_at_equal_times_however_late_each_is() {
         let (mut pace, start) = pace();
         for number in 0..1_000 {
-            assert_eq!(pace.due(), start + millis(number));
-            assert_eq!(pace.grant(start + millis(number) + Duration::from_micros(900)), BURST);
+            assert_eq!(pace.next_due(), start + millis(number));
+            assert_eq!(pace.grant_due_bytes(start + millis(number) + Duration::from_micros(900)), BURST);
         }
     }
 
     #[test]
     fn a_short_delay_is_made_up_for() {
         let (mut pace, start) = pace();
-        assert_eq!(pace.grant(start + millis(5)), BURST * 6);
-        assert_eq!(pace.due(), start + millis(6));
+        assert_eq!(pace.grant_due_bytes(start + millis(5)), BURST * 6);
+        assert_eq!(pace.next_due(), start + millis(6));
     }
 
     #[test]
     fn a_longer_delay_is_made_up_for_at_twice_the_rate() {
         let (mut pace, start) = pace();
-        assert_eq!(pace.grant(start + millis(49)), BURST * 8);
+        assert_eq!(pace.grant_due_bytes(start + millis(49)), BURST * 8);
         let mut now = start + millis(49);
         for trains in 1..=10 {
-            assert_eq!(pace.due(), now + millis(4));
-            now = pace.due();
-            assert_eq!(pace.grant(now), BURST * 8, "train {trains}");
+            assert_eq!(pace.next_due(), now + millis(4));
+            now = pace.next_due();
+            assert_eq!(pace.grant_due_bytes(now), BURST * 8, "train {trains}");
         }
         // Of 50 and 40 that were due by then, 88 are sent.
-        assert_eq!((pace.grant(now + millis(4)), pace.due()), (BURST * 6, now + millis(5)));
+        assert_eq!((pace.grant_due_bytes(now + millis(4)), pace.next_due()), (BURST * 6, now + millis(5)));
     }
 
     #[test]
@@ -242,9 +247,9 @@ mod tests {
         for mbps in [8, 100, 1_000] {
             let (rate, start) = (BitRate::from_mbps(mbps), Instant::now());
             let request = Request { block: BURST, ..Request::default() };
-            let plan = TransferPlan { rate: Some(rate), ..TransferPlan::of(&request, None) };
+            let plan = TransferPlan { rate: Some(rate), ..TransferPlan::from_request(&request, None) };
             let catch_up = CatchUp::of_datagrams(&plan);
-            let mut pace = Pace::new(rate, BURST, catch_up, start);
+            let mut pace = BurstPace::new(rate, BURST, catch_up, start);
             let (total, largest, in_a_millisecond) = granted(&mut pace, start, millis(3_000), millis(3));
             let due = rate.bytes_in(Span::from_secs(3)).as_f64();
             assert!((total.as_f64() / due - 1.0).abs() < 0.005, "{rate}: {total} of {due}");
@@ -257,8 +262,8 @@ mod tests {
     #[test]
     fn without_a_limit_any_delay_is_made_up_for_at_once() {
         let (mut pace, start) = at_once();
-        assert_eq!(pace.grant(start + millis(1_000)), BURST * 1_001);
-        assert_eq!(pace.due(), start + millis(1_001));
+        assert_eq!(pace.grant_due_bytes(start + millis(1_000)), BURST * 1_001);
+        assert_eq!(pace.next_due(), start + millis(1_001));
         let (mut pace, start) = at_once();
         assert_eq!(granted(&mut pace, start, millis(3_000), millis(3)).0, BURST * 3_000);
     }
@@ -267,7 +272,8 @@ mod tests {
     fn a_fast_sender_makes_up_for_a_millisecond_at_once() {
         let at_once = |mbps| {
             let request = Request { block: ByteCount::new(1_250), ..Request::default() };
-            let plan = TransferPlan { rate: Some(BitRate::from_mbps(mbps)), ..TransferPlan::of(&request, None) };
+            let plan =
+                TransferPlan { rate: Some(BitRate::from_mbps(mbps)), ..TransferPlan::from_request(&request, None) };
             CatchUp::of_datagrams(&plan).at_once
         };
         assert_eq!([1, 80, 95, 600].map(at_once), [8, 8, 9, 60]);
@@ -275,10 +281,10 @@ mod tests {
 
     #[test]
     fn a_wait_ends_when_reported() {
-        let mut pace = Pace::new(BitRate::from_bps(1), BURST, CatchUp { at_once: 1, behind: 1 }, Instant::now());
-        assert_eq!(pace.wait(|| false), BURST);
+        let mut pace = BurstPace::new(BitRate::from_bps(1), BURST, CatchUp { at_once: 1, behind: 1 }, Instant::now());
+        assert_eq!(pace.wait_for_burst(|| false), BURST);
         let begun = Instant::now();
-        assert_eq!(pace.wait(|| begun.elapsed() > millis(10)), ByteCount::ZERO);
+        assert_eq!(pace.wait_for_burst(|| begun.elapsed() > millis(10)), ByteCount::ZERO);
         assert!(begun.elapsed() < Duration::from_secs(5));
     }
 }

@@ -9,7 +9,7 @@ use fullpipe_sys::socket_memory;
 use rustix::event::PollFlags;
 use rustix::thread::set_current_timer_slack;
 
-use crate::shared::{MAX_WAIT, wait};
+use crate::shared::{MAX_WAIT, wait_for_socket};
 
 /// The wait of a receiver for more data.
 ///
@@ -17,12 +17,12 @@ use crate::shared::{MAX_WAIT, wait};
 /// much arrives, it sleeps for a moment and reads again, as network cards do that moderate their interrupts. The kernel
 /// acknowledges all the same, and the moment is too short to fill the buffer.
 #[derive(Debug)]
-pub(crate) struct Pause {
+pub(crate) struct ReadPause {
     /// Bytes read since the last wait.
     fresh: u64,
 }
 
-impl Pause {
+impl ReadPause {
     /// Time of the sleep. What arrives meanwhile still fits the processor's cache: over loopback, 50 µs carry a tenth
     /// less.
     const MOMENT: Duration = Duration::from_micros(20);
@@ -40,7 +40,7 @@ impl Pause {
         Self { fresh: 0 }
     }
 
-    pub(crate) fn read(&mut self, bytes: u64) {
+    pub(crate) fn note_read(&mut self, bytes: u64) {
         self.fresh += bytes;
     }
 
@@ -50,7 +50,7 @@ impl Pause {
         if fresh >= Self::WORTH && fresh <= room() / Self::PART {
             thread::sleep(Self::MOMENT);
         } else {
-            wait(&socket, PollFlags::IN, MAX_WAIT);
+            wait_for_socket(&socket, PollFlags::IN, MAX_WAIT);
         }
     }
 }

@@ -50,7 +50,7 @@ pub struct TransferPlan {
 
 impl TransferPlan {
     /// Returns the plan for what `request` asks of the streams of one end. Its block must not be zero.
-    pub fn of(request: &Request, base_rtt: Option<Span>) -> Self {
+    pub fn from_request(request: &Request, base_rtt: Option<Span>) -> Self {
         Self {
             block: request.block,
             // What is sent in the omitted time does not count.

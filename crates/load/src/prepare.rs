@@ -23,7 +23,7 @@ pub struct PrepareError {
 }
 
 impl PrepareError {
-    fn of(option: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    fn with_option(option: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let option = option.into();
         move |cause| Self { option, cause }
     }
@@ -48,7 +48,7 @@ const MIN_ROOM: usize = 1 << 20;
 
 /// The near end of a connection, as far as that is not left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Local {
+pub struct LocalEndpoint {
     /// An address of this host.
     pub address: Option<IpAddr>,
     /// The device that everything must pass (`SO_BINDTODEVICE`).
@@ -57,7 +57,7 @@ pub struct Local {
     pub port: Option<u16>,
 }
 
-impl Local {
+impl LocalEndpoint {
     /// The near end of stream `index`: each stream has a port of its own, one above the last.
     #[must_use]
     pub fn of_stream(&self, index: u16) -> Self {
@@ -69,7 +69,7 @@ impl Local {
 ///
 /// # Errors
 /// If the kernel makes no socket or refuses an option, as a congestion control that it lacks, or Multipath TCP.
-pub fn prepare(peer: SocketAddr, request: &Request, local: &Local) -> Result<Socket, PrepareError> {
+pub fn prepare_socket(peer: SocketAddr, request: &Request, local: &LocalEndpoint) -> Result<Socket, PrepareError> {
     let (protocol, name) = if request.multipath {
         (
             Protocol::MPTCP,
@@ -78,10 +78,10 @@ pub fn prepare(peer: SocketAddr, request: &Request, local: &Local) -> Result<Soc
     } else {
         (Protocol::TCP, "the protocol TCP")
     };
-    let socket =
-        Socket::new(Domain::for_address(peer), Type::STREAM, Some(protocol)).map_err(PrepareError::of(name))?;
+    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(protocol))
+        .map_err(PrepareError::with_option(name))?;
     apply_options(&SockRef::from(&socket), request)?;
-    bind(&socket, peer, local)?;
+    bind_socket(&socket, peer, local)?;
     Ok(socket)
 }
 
@@ -89,11 +89,11 @@ pub fn prepare(peer: SocketAddr, request: &Request, local: &Local) -> Result<Soc
 ///
 /// # Errors
 /// If the kernel makes no socket or refuses an option.
-pub fn prepare_udp(peer: SocketAddr, request: &Request, local: &Local) -> Result<Socket, PrepareError> {
+pub fn prepare_udp(peer: SocketAddr, request: &Request, local: &LocalEndpoint) -> Result<Socket, PrepareError> {
     let socket = Socket::new(Domain::for_address(peer), Type::DGRAM, Some(Protocol::UDP))
-        .map_err(PrepareError::of("the protocol UDP"))?;
+        .map_err(PrepareError::with_option("the protocol UDP"))?;
     apply_options(&SockRef::from(&socket), request)?;
-    bind(&socket, peer, local)?;
+    bind_socket(&socket, peer, local)?;
     Ok(socket)
 }
 
@@ -105,32 +105,32 @@ pub fn prepare_udp(peer: SocketAddr, request: &Request, local: &Local) -> Result
 pub fn apply_options(socket: &SockRef<'_>, request: &Request) -> Result<(), PrepareError> {
     match request.buffer {
         Buffer::Request(size) => {
-            let bytes = accepted(size, "the buffers")?;
-            socket.set_recv_buffer_size(bytes).map_err(PrepareError::of("the receive buffer"))?;
-            socket.set_send_buffer_size(bytes).map_err(PrepareError::of("the send buffer"))?;
+            let bytes = option_value(size, "the buffers")?;
+            socket.set_recv_buffer_size(bytes).map_err(PrepareError::with_option("the receive buffer"))?;
+            socket.set_send_buffer_size(bytes).map_err(PrepareError::with_option("the send buffer"))?;
         }
         Buffer::Window(_) => {
             let why = "a window is none of a socket's options: ask for the buffers that yield it";
-            return Err(PrepareError::of("the window")(io::Error::new(io::ErrorKind::InvalidInput, why)));
+            return Err(PrepareError::with_option("the window")(io::Error::new(io::ErrorKind::InvalidInput, why)));
         }
         // The kernel tunes none for datagrams; the usual holds what comes in a fraction of a millisecond.
         Buffer::Automatic if !is_stream(socket) => {
             let room = (DATAGRAM_ROOM / usize::from(request.streams.max(1))).max(MIN_ROOM);
             // Only who administers the network gets more than `net.core.rmem_max`.
             if set_socket_recv_buffer_size_force(&**socket, room).is_err() {
-                socket.set_recv_buffer_size(room).map_err(PrepareError::of("the receive buffer"))?;
+                socket.set_recv_buffer_size(room).map_err(PrepareError::with_option("the receive buffer"))?;
             }
         }
         Buffer::Automatic => {}
     }
     if let Some(rate) = request.pacing {
-        set_pacing_rate(&**socket, rate).map_err(PrepareError::of("the pacing rate"))?;
+        set_pacing_rate(&**socket, rate).map_err(PrepareError::with_option("the pacing rate"))?;
     }
     if request.tos != 0 {
-        set_type_of_service(socket, request.tos).map_err(PrepareError::of("the type of service"))?;
+        set_type_of_service(socket, request.tos).map_err(PrepareError::with_option("the type of service"))?;
     }
     if request.dont_fragment {
-        forbid_fragments(socket).map_err(PrepareError::of("the rule not to fragment"))?;
+        forbid_fragments(socket).map_err(PrepareError::with_option("the rule not to fragment"))?;
     }
     if is_stream(socket) { apply_tcp_options(socket, request) } else { Ok(()) }
 }
@@ -139,24 +139,26 @@ fn apply_tcp_options(socket: &SockRef<'_>, request: &Request) -> Result<(), Prep
     if let Some(name) = &request.congestion {
         socket
             .set_tcp_congestion(name.as_bytes())
-            .map_err(PrepareError::of(format!("the congestion control {name}")))?;
+            .map_err(PrepareError::with_option(format!("the congestion control {name}")))?;
     }
     if let Some(mss) = request.mss {
-        socket.set_tcp_mss(accepted(mss, "the segment size")?).map_err(PrepareError::of("the segment size"))?;
+        socket
+            .set_tcp_mss(option_value(mss, "the segment size")?)
+            .map_err(PrepareError::with_option("the segment size"))?;
     }
     if request.no_delay {
-        socket.set_tcp_nodelay(true).map_err(PrepareError::of("the rule not to delay small writes"))?;
+        socket.set_tcp_nodelay(true).map_err(PrepareError::with_option("the rule not to delay small writes"))?;
     }
     Ok(())
 }
 
 /// Returns `size` as the number that `option` takes: a signed one of 32 bits, of which the kernel would keep only the
 /// low bits of more.
-fn accepted<N: TryFrom<i32>>(size: ByteCount, option: &str) -> Result<N, PrepareError> {
+fn option_value<N: TryFrom<i32>>(size: ByteCount, option: &str) -> Result<N, PrepareError> {
     let number = i32::try_from(size.get()).ok().and_then(|number| N::try_from(number).ok());
     number.ok_or_else(|| {
         let why = format!("{size} is more than the kernel takes");
-        PrepareError::of(option)(io::Error::new(io::ErrorKind::InvalidInput, why))
+        PrepareError::with_option(option)(io::Error::new(io::ErrorKind::InvalidInput, why))
     })
 }
 
@@ -170,8 +172,8 @@ pub fn read_back(socket: &SockRef<'_>, stream: u16) -> io::Result<SocketReadback
         sndbuf: ByteCount::new(socket.send_buffer_size()? as u64),
         rcvbuf: ByteCount::new(socket.recv_buffer_size()? as u64),
         congestion: if is_stream(socket) { congestion_control(socket)? } else { String::new() },
-        local: written(socket.local_addr().ok()),
-        remote: written(socket.peer_addr().ok()),
+        local: address_text(socket.local_addr().ok()),
+        remote: address_text(socket.peer_addr().ok()),
         handshake: None,
         syn_quotes: Vec::new(),
     })
@@ -183,7 +185,7 @@ fn congestion_control(socket: &SockRef<'_>) -> io::Result<String> {
 }
 
 /// An address as people write it: a socket for both families has IPv4 peers as `::ffff:192.0.2.1`.
-fn written(address: Option<SockAddr>) -> String {
+fn address_text(address: Option<SockAddr>) -> String {
     let address = address.and_then(|address| address.as_socket());
     address.map_or_else(String::new, |address| SocketAddr::new(address.ip().to_canonical(), address.port()).to_string())
 }
@@ -211,20 +213,22 @@ fn forbid_fragments(socket: &SockRef<'_>) -> io::Result<()> {
     Ok(set_ip_mtu_discover(&**socket, Ipv4PathMtuDiscovery::DO)?)
 }
 
-fn bind(socket: &Socket, peer: SocketAddr, local: &Local) -> Result<(), PrepareError> {
+fn bind_socket(socket: &Socket, peer: SocketAddr, local: &LocalEndpoint) -> Result<(), PrepareError> {
     if let Some(device) = &local.device {
-        socket.bind_device(Some(device.as_bytes())).map_err(PrepareError::of(format!("the device {device}")))?;
+        socket
+            .bind_device(Some(device.as_bytes()))
+            .map_err(PrepareError::with_option(format!("the device {device}")))?;
     }
     if local.address.is_none() && local.port.is_none() {
         return Ok(());
     }
     if local.port.is_some() {
         // The last test from this port may still be in TIME_WAIT.
-        socket.set_reuse_address(true).map_err(PrepareError::of("the rule to use a port again"))?;
+        socket.set_reuse_address(true).map_err(PrepareError::with_option("the rule to use a port again"))?;
     }
     let any = if peer.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
     let address = SocketAddr::new(local.address.unwrap_or(any), local.port.unwrap_or(0));
-    socket.bind(&address.into()).map_err(PrepareError::of(format!("the local address {address}")))
+    socket.bind(&address.into()).map_err(PrepareError::with_option(format!("the local address {address}")))
 }
 
 #[cfg(test)]
@@ -240,21 +244,23 @@ mod tests {
     #[test]
     fn the_congestion_control_is_what_was_asked() {
         let request = Request { congestion: Some("reno".to_owned()), ..Request::default() };
-        let socket = prepare(PEER.into(), &request, &Local::default()).unwrap();
+        let socket = prepare_socket(PEER.into(), &request, &LocalEndpoint::default()).unwrap();
         assert_eq!(read_back(&SockRef::from(&socket), 3).unwrap().congestion, "reno");
     }
 
     #[test]
     fn the_kernel_doubles_a_buffer() {
         let request = Request { buffer: Buffer::Request(ByteCount::new(50_000)), ..Request::default() };
-        let socket = prepare(PEER.into(), &request, &Local::default()).unwrap();
+        let socket = prepare_socket(PEER.into(), &request, &LocalEndpoint::default()).unwrap();
         let found = read_back(&SockRef::from(&socket), 0).unwrap();
         assert_eq!((found.sndbuf.get(), found.rcvbuf.get()), (100_000, 100_000));
     }
 
     #[test]
     fn sizes_of_more_than_31_bits_are_refused_and_not_cut_off() {
-        let refusal = |request: &Request| prepare(PEER.into(), request, &Local::default()).unwrap_err().to_string();
+        let refusal = |request: &Request| {
+            prepare_socket(PEER.into(), request, &LocalEndpoint::default()).unwrap_err().to_string()
+        };
         let buffer = Request { buffer: Buffer::Request(ByteCount::from_mib(8 << 10)), ..Request::default() };
         assert_eq!(refusal(&buffer), "cannot set the buffers on a socket: 8 GiB is more than the kernel takes");
         let mss = Request { mss: Some(ByteCount::new(4_294_968_760)), ..Request::default() };
@@ -264,14 +270,14 @@ mod tests {
     #[test]
     fn a_window_that_nobody_turned_into_buffers_is_refused() {
         let request = Request { buffer: Buffer::Window(ByteCount::from_kib(64)), ..Request::default() };
-        let error = prepare(PEER.into(), &request, &Local::default()).unwrap_err();
+        let error = prepare_socket(PEER.into(), &request, &LocalEndpoint::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]
     fn a_congestion_control_that_is_not_there_is_named() {
         let request = Request { congestion: Some("nosuch".to_owned()), ..Request::default() };
-        let error = prepare(PEER.into(), &request, &Local::default()).unwrap_err();
+        let error = prepare_socket(PEER.into(), &request, &LocalEndpoint::default()).unwrap_err();
         assert_eq!(
             error.to_string(),
             "cannot set the congestion control nosuch on a socket: No such file or directory (os error 2)"
@@ -288,7 +294,7 @@ mod tests {
             dont_fragment: true,
             ..Request::default()
         };
-        let socket = prepare(PEER.into(), &request, &Local::default()).unwrap();
+        let socket = prepare_socket(PEER.into(), &request, &LocalEndpoint::default()).unwrap();
         assert!(socket.tcp_nodelay().unwrap());
         assert_eq!(socket.tos_v4().unwrap(), 0xb8);
         assert_eq!(socket.tcp_mss().unwrap(), 1_000);
@@ -308,7 +314,7 @@ mod tests {
             ..Request::default()
         };
         for peer in [SocketAddr::from(PEER), "[::1]:5201".parse().unwrap()] {
-            let Ok(socket) = prepare_udp(peer, &request, &Local::default()) else {
+            let Ok(socket) = prepare_udp(peer, &request, &LocalEndpoint::default()) else {
                 assert!(peer.is_ipv6(), "a machine may lack IPv6, and nothing else");
                 continue;
             };
@@ -326,7 +332,7 @@ mod tests {
     #[test]
     fn datagrams_get_room_unless_somebody_asked_for_less() {
         let room = |request: &Request| {
-            let socket = prepare_udp(PEER.into(), request, &Local::default()).unwrap();
+            let socket = prepare_udp(PEER.into(), request, &LocalEndpoint::default()).unwrap();
             read_back(&SockRef::from(&socket), 0).unwrap().rcvbuf
         };
         let usual = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap().recv_buffer_size().unwrap() as u64;
@@ -341,8 +347,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Some("127.0.0.9".parse().unwrap());
         let free = TcpListener::bind("127.0.0.9:0").unwrap().local_addr().unwrap().port();
-        let local = Local { address, device: Some("lo".to_owned()), port: Some(free) };
-        let socket = prepare(listener.local_addr().unwrap(), &Request::default(), &local.of_stream(0)).unwrap();
+        let local = LocalEndpoint { address, device: Some("lo".to_owned()), port: Some(free) };
+        let socket = prepare_socket(listener.local_addr().unwrap(), &Request::default(), &local.of_stream(0)).unwrap();
         socket.connect(&listener.local_addr().unwrap().into()).unwrap();
         let found = read_back(&SockRef::from(&socket), 0).unwrap();
         assert_eq!(found.local, format!("127.0.0.9:{free}"));
@@ -353,19 +359,19 @@ mod tests {
     #[test]
     fn an_address_that_is_not_ours_and_a_device_that_is_not_there_are_named() {
         let refusal = |local| prepare_udp(PEER.into(), &Request::default(), &local).unwrap_err().to_string();
-        let elsewhere = Local { address: Some("192.0.2.1".parse().unwrap()), ..Local::default() };
+        let elsewhere = LocalEndpoint { address: Some("192.0.2.1".parse().unwrap()), ..LocalEndpoint::default() };
         assert_eq!(
             refusal(elsewhere),
             "cannot set the local address 192.0.2.1:0 on a socket: Cannot assign requested address (os error 99)"
         );
-        let nowhere = Local { device: Some("nosuch0".to_owned()), ..Local::default() };
+        let nowhere = LocalEndpoint { device: Some("nosuch0".to_owned()), ..LocalEndpoint::default() };
         assert!(refusal(nowhere).starts_with("cannot set the device nosuch0 on a socket: "));
     }
 
     #[test]
     fn multipath_is_there_or_its_lack_is_named() {
         let request = Request { multipath: true, ..Request::default() };
-        match prepare(PEER.into(), &request, &Local::default()) {
+        match prepare_socket(PEER.into(), &request, &LocalEndpoint::default()) {
             Ok(socket) => assert_eq!(socket.protocol().unwrap(), Some(Protocol::MPTCP)),
             Err(error) => assert!(error.to_string().contains("net.mptcp.enabled"), "{error}"),
         }

@@ -7,25 +7,30 @@ use fullpipe_record::Sample;
 use fullpipe_sys::{socket_memory, tcp_info};
 use fullpipe_units::Span;
 
-use crate::lane::{Channel, Stream};
+use crate::lane::{RunningStream, StreamChannel};
 
 /// Time between two snapshots at first.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Takes a snapshot of every stream every [`PERIOD`], from `origin` on, until `stop` says so; hands over each snapshot.
 /// Where `keep` says that there are too many, they come half as often from then on.
-pub(crate) fn run(streams: &[Stream], origin: Instant, stop: &Receiver<()>, mut keep: impl FnMut(Vec<Sample>) -> bool) {
+pub(crate) fn run_sampler(
+    streams: &[RunningStream],
+    origin: Instant,
+    stop: &Receiver<()>,
+    mut keep: impl FnMut(Vec<Sample>) -> bool,
+) {
     let mut next = origin;
     let mut period = PERIOD;
     // After an hour a period may be half a minute long: the end must not wait for it.
     while stop.recv_timeout(next.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout) {
-        if keep(snapshot(streams, origin)) {
+        if keep(sample_streams(streams, origin)) {
             period *= 2;
         }
         // From the plan and not from now, so that lateness does not add up.
         next += period;
     }
-    keep(snapshot(streams, origin));
+    keep(sample_streams(streams, origin));
 }
 
 /// Leaves every second snapshot; the samples of one snapshot have the same time.
@@ -41,14 +46,14 @@ pub fn thin_out(samples: &mut Vec<Sample>) {
 }
 
 /// One sample of each stream of TCP. A stream whose connection is gone has nothing to report.
-pub(crate) fn snapshot(streams: &[Stream], origin: Instant) -> Vec<Sample> {
+pub(crate) fn sample_streams(streams: &[RunningStream], origin: Instant) -> Vec<Sample> {
     let at = Span::from(origin.elapsed());
-    let sample = |(stream, index): (&Stream, u16)| {
-        let Channel::Tcp(socket) = &stream.channel else { return None };
+    let sample = |(stream, index): (&RunningStream, u16)| {
+        let StreamChannel::Tcp(socket) = &stream.channel else { return None };
         Some(Sample {
             at,
             stream: index,
-            bytes: stream.count().bytes,
+            bytes: stream.lock_count().bytes,
             tcp: tcp_info(socket).ok()?,
             memory: socket_memory(socket).ok(),
         })
@@ -70,7 +75,7 @@ mod tests {
             stop.send(()).unwrap();
         });
         let mut snapshots = 0;
-        run(&[], begun + Duration::from_mins(1), &stopped, |_| {
+        run_sampler(&[], begun + Duration::from_mins(1), &stopped, |_| {
             snapshots += 1;
             false
         });

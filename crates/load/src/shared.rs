@@ -9,8 +9,8 @@ use std::time::Duration;
 use fullpipe_units::ByteCount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::lane::{Role, Stream};
-use crate::storage::Storage;
+use crate::lane::{RunningStream, StreamRole};
+use crate::storage::FileStorage;
 
 /// Longest time for which a thread waits before it checks whether it should end, where nothing wakes it.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -23,7 +23,7 @@ pub(crate) const COPIED: u64 = 128 << 10;
 
 /// The state that all threads of a transfer heed.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct TransferState {
     /// Set once no more data is to be sent.
     enough: AtomicBool,
     /// Set once nothing is to be read either.
@@ -31,12 +31,12 @@ pub(crate) struct Shared {
     /// Bytes that may still be sent, by all streams together; [`u64::MAX`] without a limit.
     budget: AtomicU64,
     /// The file that data comes from or goes to, where it is not made up and thrown away.
-    storage: Option<Arc<Storage>>,
+    storage: Option<Arc<FileStorage>>,
     notes: Mutex<Vec<String>>,
 }
 
-impl Shared {
-    pub(crate) fn new(budget: Option<ByteCount>, storage: Option<Storage>) -> Self {
+impl TransferState {
+    pub(crate) fn new(budget: Option<ByteCount>, storage: Option<FileStorage>) -> Self {
         Self {
             enough: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -47,11 +47,11 @@ impl Shared {
     }
 
     /// Lets all streams together send so many bytes more.
-    pub(crate) fn limit(&self, bytes: ByteCount) {
+    pub(crate) fn limit_bytes(&self, bytes: ByteCount) {
         self.budget.store(bytes.get(), Ordering::Relaxed);
     }
 
-    pub(crate) fn storage(&self) -> Option<&Arc<Storage>> {
+    pub(crate) fn storage(&self) -> Option<&Arc<FileStorage>> {
         self.storage.as_ref()
     }
 
@@ -61,7 +61,7 @@ impl Shared {
     }
 
     /// Ends every thread.
-    pub(crate) fn stop(&self, streams: &[Stream]) {
+    pub(crate) fn stop(&self, streams: &[RunningStream]) {
         self.stop_sending();
         self.over.store(true, Ordering::Relaxed);
         for stream in streams {
@@ -70,15 +70,15 @@ impl Shared {
     }
 
     /// Returns true if a thread of this role is to end.
-    pub(crate) fn stopped(&self, role: Role) -> bool {
+    pub(crate) fn is_stopped(&self, role: StreamRole) -> bool {
         match role {
-            Role::Sender => self.enough.load(Ordering::Relaxed),
-            Role::Receiver => self.over.load(Ordering::Relaxed),
+            StreamRole::Sender => self.enough.load(Ordering::Relaxed),
+            StreamRole::Receiver => self.over.load(Ordering::Relaxed),
         }
     }
 
     /// Takes up to `wanted` bytes from the budget.
-    pub(crate) fn take(&self, wanted: u64) -> u64 {
+    pub(crate) fn take_budget(&self, wanted: u64) -> u64 {
         if self.budget.load(Ordering::Relaxed) == u64::MAX {
             return wanted;
         }
@@ -94,7 +94,7 @@ impl Shared {
     }
 
     /// Keeps something that the user should know, once however many streams say it.
-    pub(crate) fn note(&self, note: String) {
+    pub(crate) fn add_note(&self, note: String) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         if !notes.contains(&note) {
             notes.push(note);
@@ -108,26 +108,26 @@ impl Shared {
 }
 
 /// Returns a number of bytes as a length in memory, where nothing is longer than its greatest.
-pub(crate) fn length(bytes: u64) -> usize {
+pub(crate) fn to_length(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Waits until a socket can do `what`, for as long as `timeout` at most.
-pub(crate) fn wait(socket: impl AsFd, what: PollFlags, timeout: Duration) {
+pub(crate) fn wait_for_socket(socket: impl AsFd, what: PollFlags, timeout: Duration) {
     let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
     // An interrupted or failed wait is one more turn of the loop.
     let _ = poll(&mut [PollFd::new(&socket, what)], Some(&timeout));
 }
 
-/// So many of the bytes of [`fill`].
-pub(crate) fn pattern(length: usize) -> Vec<u8> {
+/// So many of the bytes of [`fill_incompressible`].
+pub(crate) fn incompressible_bytes(length: usize) -> Vec<u8> {
     let mut data = vec![0; length];
-    fill(&mut data);
+    fill_incompressible(&mut data);
     data
 }
 
 /// Fills `data` with bytes that no path can compress away: a xorshift sequence from a fixed seed.
-pub(crate) fn fill(data: &mut [u8]) {
+pub(crate) fn fill_incompressible(data: &mut [u8]) {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     for word in data.chunks_mut(8) {
         state ^= state << 13;
@@ -143,17 +143,17 @@ mod tests {
 
     #[test]
     fn a_budget_is_never_exceeded_and_comes_back() {
-        let shared = Shared::new(Some(ByteCount::new(1000)), None);
-        assert_eq!(shared.take(600), 600);
-        assert_eq!(shared.take(600), 400);
-        assert_eq!(shared.take(600), 0);
+        let shared = TransferState::new(Some(ByteCount::new(1000)), None);
+        assert_eq!(shared.take_budget(600), 600);
+        assert_eq!(shared.take_budget(600), 400);
+        assert_eq!(shared.take_budget(600), 0);
         shared.give_back(100);
-        assert_eq!(shared.take(600), 100);
+        assert_eq!(shared.take_budget(600), 100);
     }
 
     #[test]
     fn data_does_not_repeat_within_a_block() {
-        let data = pattern(131_072);
+        let data = incompressible_bytes(131_072);
         assert_eq!(data.len(), 131_072);
         let words: std::collections::HashSet<&[u8]> = data.chunks(8).collect();
         assert_eq!(words.len(), 16_384);
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn what_every_stream_says_is_noted_once() {
-        let shared = Shared::new(None, None);
+        let shared = TransferState::new(None, None);
         for note in ["a", "b", "a"] {
-            shared.note(note.to_owned());
+            shared.add_note(note.to_owned());
         }
         assert_eq!(shared.take_notes(), ["a", "b"]);
     }

@@ -17,9 +17,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A file that all streams of a transfer share: each takes the next chunk.
 #[derive(Debug)]
-pub struct Storage {
+pub struct FileStorage {
     file: Arc<File>,
-    purpose: Purpose,
+    purpose: StoragePurpose,
     /// Offset of the next chunk.
     offset: AtomicU64,
     bytes: AtomicU64,
@@ -40,7 +40,7 @@ pub struct StorageFailure {
 
 /// The purpose of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum StoragePurpose {
     /// To be sent once: it has so many bytes.
     Once(u64),
     /// To be sent over and over.
@@ -49,24 +49,24 @@ enum Purpose {
     Write,
 }
 
-impl Storage {
+impl FileStorage {
     /// Returns storage that is sent once: the `length` bytes of `file`.
-    pub fn read(file: File, length: ByteCount) -> Self {
-        Self::new(file, Purpose::Once(length.get()))
+    pub fn for_reading(file: File, length: ByteCount) -> Self {
+        Self::new(file, StoragePurpose::Once(length.get()))
     }
 
     /// Returns storage that is sent over and over, for as long as the load lasts.
-    pub fn repeat(file: File) -> Self {
-        Self::new(file, Purpose::Repeat)
+    pub fn for_repeating(file: File) -> Self {
+        Self::new(file, StoragePurpose::Repeat)
     }
 
     /// Returns storage that writes what arrives to `file`, in the order in which chunks arrive: of one stream, as they
     /// were sent.
-    pub fn write(file: File) -> Self {
-        Self::new(file, Purpose::Write)
+    pub fn for_writing(file: File) -> Self {
+        Self::new(file, StoragePurpose::Write)
     }
 
-    fn new(file: File, purpose: Purpose) -> Self {
+    fn new(file: File, purpose: StoragePurpose) -> Self {
         let zero = || AtomicU64::new(0);
         Self { file: Arc::new(file), purpose, offset: zero(), bytes: zero(), busy: zero(), failure: OnceLock::new() }
     }
@@ -77,20 +77,20 @@ impl Storage {
     }
 
     pub(crate) fn is_read(&self) -> bool {
-        self.purpose != Purpose::Write
+        self.purpose != StoragePurpose::Write
     }
 
     /// Fills `chunk` with the next bytes of the file; how many they are, none at its end.
-    pub(crate) fn next(&self, chunk: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read_chunk(&self, chunk: &mut [u8]) -> io::Result<usize> {
         let offset = self.offset.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         let length = self.read_at(chunk, offset)?;
         match self.purpose {
-            Purpose::Once(whole) if (length as u64) < whole.saturating_sub(offset).min(chunk.len() as u64) => {
+            StoragePurpose::Once(whole) if (length as u64) < whole.saturating_sub(offset).min(chunk.len() as u64) => {
                 let end = offset + length as u64;
                 let why = format!("the file ended after {end} of its {whole} bytes: it was cut while it was sent");
-                Err(self.fail(io::ErrorKind::UnexpectedEof, why, None))
+                Err(self.record_failure(io::ErrorKind::UnexpectedEof, why, None))
             }
-            Purpose::Repeat if length == 0 && offset > 0 => {
+            StoragePurpose::Repeat if length == 0 && offset > 0 => {
                 self.offset.store(chunk.len() as u64, Ordering::Relaxed);
                 self.read_at(chunk, 0)
             }
@@ -99,9 +99,9 @@ impl Storage {
     }
 
     /// Appends `chunk`.
-    pub(crate) fn append(&self, chunk: &[u8]) -> io::Result<()> {
+    pub(crate) fn append_chunk(&self, chunk: &[u8]) -> io::Result<()> {
         let offset = self.offset.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-        self.timed(|| self.file.write_all_at(chunk, offset))
+        self.add_busy_time(|| self.file.write_all_at(chunk, offset))
             .map_err(|error| self.failed_to("write to the file", &error))?;
         self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         Ok(())
@@ -109,7 +109,7 @@ impl Storage {
 
     /// Returns the use of the storage, once written data is on the disk, or could not be within
     /// [`TIMEOUT`].
-    pub(crate) fn finish(&self) -> (StorageUse, Option<String>) {
+    pub(crate) fn finish_storage(&self) -> (StorageUse, Option<String>) {
         let (sync, note) = if self.is_read() { (Span::ZERO, None) } else { self.lay_down() };
         let busy = Span::from_nanos(self.busy.load(Ordering::Relaxed));
         let bytes = ByteCount::new(self.bytes.load(Ordering::Relaxed));
@@ -120,7 +120,7 @@ impl Storage {
     fn read_at(&self, chunk: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < chunk.len() {
-            let read = self.timed(|| self.file.read_at(&mut chunk[filled..], offset + filled as u64));
+            let read = self.add_busy_time(|| self.file.read_at(&mut chunk[filled..], offset + filled as u64));
             match read {
                 Ok(0) => break,
                 Ok(length) => filled += length,
@@ -133,16 +133,16 @@ impl Storage {
     }
 
     fn failed_to(&self, what: &str, error: &io::Error) -> io::Error {
-        self.fail(error.kind(), format!("cannot {what}: {error}"), error.raw_os_error())
+        self.record_failure(error.kind(), format!("cannot {what}: {error}"), error.raw_os_error())
     }
 
     /// Returns an error, and notes it as the failure of this storage.
-    fn fail(&self, kind: io::ErrorKind, why: String, os_error: Option<i32>) -> io::Error {
+    fn record_failure(&self, kind: io::ErrorKind, why: String, os_error: Option<i32>) -> io::Error {
         let _ = self.failure.set(StorageFailure { why: why.clone(), os_error });
         io::Error::new(kind, why)
     }
 
-    fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
+    fn add_busy_time<T>(&self, work: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let result = work();
         self.busy.fetch_add(Span::from(begun.elapsed()).as_nanos(), Ordering::Relaxed);
@@ -184,10 +184,10 @@ mod tests {
         file
     }
 
-    fn chunks(storage: &Storage, length: usize, count: usize) -> Vec<Vec<u8>> {
+    fn chunks(storage: &FileStorage, length: usize, count: usize) -> Vec<Vec<u8>> {
         let chunk = |_| {
             let mut chunk = vec![0; length];
-            let read = storage.next(&mut chunk).unwrap();
+            let read = storage.read_chunk(&mut chunk).unwrap();
             chunk[..read].to_vec()
         };
         (0..count).map(chunk).collect()
@@ -195,36 +195,36 @@ mod tests {
 
     #[test]
     fn a_file_is_read_once_chunk_by_chunk() {
-        let storage = Storage::read(file(b"abcdefg"), ByteCount::new(7));
+        let storage = FileStorage::for_reading(file(b"abcdefg"), ByteCount::new(7));
         assert_eq!(chunks(&storage, 3, 4), [&b"abc"[..], b"def", b"g", b""]);
-        let (used, note) = storage.finish();
+        let (used, note) = storage.finish_storage();
         assert_eq!((used.bytes.get(), used.writes, used.sync, note), (7, false, Span::ZERO, None));
         assert!(used.busy > Span::ZERO);
     }
 
     #[test]
     fn a_file_that_repeats_begins_anew() {
-        let storage = Storage::repeat(file(b"abcd"));
+        let storage = FileStorage::for_repeating(file(b"abcd"));
         assert_eq!(chunks(&storage, 3, 4), [&b"abc"[..], b"d", b"abc", b"d"]);
         // One that is empty has nothing to begin anew with.
-        assert_eq!(chunks(&Storage::repeat(file(b"")), 3, 2), [b"", b""]);
+        assert_eq!(chunks(&FileStorage::for_repeating(file(b"")), 3, 2), [b"", b""]);
     }
 
     #[test]
     fn a_file_that_is_cut_meanwhile_is_an_error() {
-        let storage = Storage::read(file(b"abcd"), ByteCount::new(7));
+        let storage = FileStorage::for_reading(file(b"abcd"), ByteCount::new(7));
         assert_eq!(chunks(&storage, 2, 2), [b"ab", b"cd"]);
-        let error = storage.next(&mut [0; 2]).unwrap_err();
+        let error = storage.read_chunk(&mut [0; 2]).unwrap_err();
         assert_eq!(error.to_string(), "the file ended after 4 of its 7 bytes: it was cut while it was sent");
     }
 
     #[test]
     fn what_is_appended_is_there() {
         let kept = file(b"");
-        let storage = Storage::write(kept.try_clone().unwrap());
-        storage.append(b"abc").unwrap();
-        storage.append(b"de").unwrap();
-        let (used, note) = storage.finish();
+        let storage = FileStorage::for_writing(kept.try_clone().unwrap());
+        storage.append_chunk(b"abc").unwrap();
+        storage.append_chunk(b"de").unwrap();
+        let (used, note) = storage.finish_storage();
         assert_eq!((used.bytes.get(), used.writes, note), (5, true, None));
         let mut content = [0; 5];
         kept.read_exact_at(&mut content, 0).unwrap();
@@ -234,14 +234,14 @@ mod tests {
     #[test]
     fn a_full_disk_says_so() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let error = Storage::write(full).append(b"abc").unwrap_err();
+        let error = FileStorage::for_writing(full).append_chunk(b"abc").unwrap_err();
         assert_eq!(error.to_string(), "cannot write to the file: No space left on device (os error 28)");
     }
 
     #[test]
     fn a_device_that_keeps_nothing_has_nothing_to_lay_down() {
-        let storage = Storage::write(File::options().write(true).open("/dev/null").unwrap());
-        storage.append(b"abc").unwrap();
-        assert_eq!(storage.finish().1, None);
+        let storage = FileStorage::for_writing(File::options().write(true).open("/dev/null").unwrap());
+        storage.append_chunk(b"abc").unwrap();
+        assert_eq!(storage.finish_storage().1, None);
     }
 }

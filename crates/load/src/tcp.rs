@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fullpipe_record::Writer;
-use fullpipe_sys::{Pages, socket_memory, tcp_info};
+use fullpipe_sys::{MappedPages, socket_memory, tcp_info};
 use fullpipe_units::{ByteCount, Span};
 use rustix::net::{RecvFlags, recv};
 use socket2::SockRef;
 
-use crate::lane::{Role, Stream};
-use crate::pace::Allowance;
-use crate::pause::Pause;
+use crate::lane::{RunningStream, StreamRole};
+use crate::pace::WriteAllowance;
+use crate::pause::ReadPause;
 use crate::plan::TransferPlan;
-use crate::shared::{COPIED, MAX_WAIT, Shared, length};
-use crate::source::Source;
-use crate::storage::Storage;
+use crate::shared::{COPIED, MAX_WAIT, TransferState, to_length};
+use crate::source::StreamSource;
+use crate::storage::FileStorage;
 
 /// Longest that a sending thread waits before it tries a full socket again.
 const MAX_RETRY: Span = Span::from_millis(1);
@@ -38,45 +38,50 @@ const UNSENT_WINDOW: Duration = Duration::from_secs(1);
 const UNSENT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Writes until it is stopped, or the budget is spent, or the other end is gone.
-pub(crate) fn send(socket: &TcpStream, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
+pub(crate) fn send_stream(
+    socket: &TcpStream,
+    stream: &RunningStream,
+    shared: &TransferState,
+    plan: &TransferPlan,
+) -> io::Result<()> {
     socket.set_nonblocking(plan.writer == Writer::Retrying)?;
-    let mut source = Source::new(socket, plan, shared)?;
+    let mut source = StreamSource::new(socket, plan, shared)?;
     let sent = send_from(&mut source, socket, stream, shared, plan);
-    source.finish(socket, shared);
+    source.finish_sending(socket, shared);
     sent
 }
 
 fn send_from(
-    source: &mut Source,
+    source: &mut StreamSource,
     socket: &TcpStream,
-    stream: &Stream,
-    shared: &Shared,
+    stream: &RunningStream,
+    shared: &TransferState,
     plan: &TransferPlan,
 ) -> io::Result<()> {
-    let mut retry = Retry::for_rtt(plan.base_rtt);
+    let mut retry = SendRetry::for_rtt(plan.base_rtt);
     let mut unsent = plan.bounds_unsent.then(UnsentBound::new);
-    let stopped = || shared.stopped(Role::Sender);
-    let mut room = Room::of(plan.writer, SockRef::from(socket).tcp_mss().unwrap_or_default());
-    let mut allowance = Allowance::of_bytes(plan);
-    let mut grant = Grant::of(plan, shared);
+    let stopped = || shared.is_stopped(StreamRole::Sender);
+    let mut room = SendBufferRoom::from_writer(plan.writer, SockRef::from(socket).tcp_mss().unwrap_or_default());
+    let mut allowance = WriteAllowance::of_bytes(plan);
+    let mut grant = BudgetShare::from_plan(plan, shared);
     while !stopped() {
         if let Some(unsent) = &mut unsent {
-            unsent.keep(socket);
+            unsent.update_bound(socket);
         }
-        let fitting = room.fitting(socket, plan.block.get().min(allowance.wait(stopped)));
+        let fitting = room.fitting_bytes(socket, plan.block.get().min(allowance.wait_for_bytes(stopped)));
         if fitting == 0 {
-            source.wait(socket, retry.next_wait());
+            source.wait_for_room(socket, retry.next_wait());
             continue;
         }
-        let wanted = grant.take(fitting, shared);
+        let wanted = grant.take_bytes(fitting, shared);
         if wanted == 0 {
             return Ok(());
         }
-        let result = source.write(socket, length(wanted));
+        let result = source.write_block(socket, to_length(wanted));
         let done = *result.as_ref().unwrap_or(&0) as u64;
-        stream.count().bytes += ByteCount::new(done);
-        grant.written(wanted, done, shared);
-        room.taken(done);
+        stream.lock_count().bytes += ByteCount::new(done);
+        grant.record_written(wanted, done, shared);
+        room.record_written(done);
         allowance.note_written(done);
         match result {
             // Storage has no more.
@@ -84,7 +89,7 @@ fn send_from(
             Ok(_) => retry.note_progress(),
             // The kernel calls a socket writable only when a third of its buffer is free. Trying again soon, writable
             // or not, keeps the buffer full.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => source.wait(socket, retry.next_wait()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => source.wait_for_room(socket, retry.next_wait()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if source.falls_back(&error, shared) => {}
             Err(error) => return if stopped() { Ok(()) } else { Err(error) },
@@ -95,14 +100,14 @@ fn send_from(
 
 /// The waits of a sender for a socket that is full: short ones, which keep its buffer full, as long as there is
 /// progress, and longer and longer ones when there is none: a peer that reads nothing must cost nothing.
-struct Retry {
+struct SendRetry {
     shortest: Duration,
     wait: Duration,
     /// Waits since the last progress.
     waits: u32,
 }
 
-impl Retry {
+impl SendRetry {
     fn for_rtt(base_rtt: Option<Span>) -> Self {
         let shortest = base_rtt.map_or(MAX_RETRY, |rtt| rtt / 64).clamp(MIN_RETRY, MAX_RETRY).into();
         Self { shortest, wait: shortest, waits: 0 }
@@ -143,20 +148,20 @@ impl UnsentBound {
     }
 
     /// Sets the bound of `socket` if it is time to. A kernel that takes none leaves the socket as it is.
-    fn keep(&mut self, socket: &TcpStream) {
+    fn update_bound(&mut self, socket: &TcpStream) {
         let now = Instant::now();
         if self.bytes > 0 && now.duration_since(self.set) < UNSENT_INTERVAL {
             return;
         }
         let acknowledged = tcp_info(socket).ok().and_then(|info| info.bytes_acked).unwrap_or_default().get();
-        let bytes = self.bound(now, acknowledged);
+        let bytes = self.unsent_bytes(now, acknowledged);
         if bytes != self.bytes {
             let _ = SockRef::from(socket).set_tcp_notsent_lowat(u32::try_from(bytes).unwrap_or(u32::MAX / 2));
         }
         (self.set, self.bytes) = (now, bytes);
     }
 
-    fn bound(&mut self, now: Instant, acknowledged: u64) -> u64 {
+    fn unsent_bytes(&mut self, now: Instant, acknowledged: u64) -> u64 {
         if now.duration_since(self.marks[1].0) >= UNSENT_WINDOW {
             self.marks = [self.marks[1], (now, acknowledged)];
         }
@@ -165,15 +170,15 @@ impl UnsentBound {
 }
 
 /// Share that a stream takes from the budget of all streams.
-enum Grant {
+enum BudgetShare {
     /// As many bytes as it can write now; the rest goes back.
     Bytes,
     /// One block at a time: the size of a block, and what is left to write of the one that was taken.
     Blocks { block: u64, left: u64 },
 }
 
-impl Grant {
-    fn of(plan: &TransferPlan, shared: &Shared) -> Self {
+impl BudgetShare {
+    fn from_plan(plan: &TransferPlan, shared: &TransferState) -> Self {
         let is_file = shared.storage().is_some_and(|storage| storage.is_read());
         if plan.whole_blocks && plan.budget.is_some() && !is_file {
             Self::Blocks { block: plan.block.get(), left: 0 }
@@ -183,11 +188,11 @@ impl Grant {
     }
 
     /// Takes up to `wanted` bytes; none once the budget is spent.
-    fn take(&mut self, wanted: u64, shared: &Shared) -> u64 {
+    fn take_bytes(&mut self, wanted: u64, shared: &TransferState) -> u64 {
         match self {
-            Self::Bytes => shared.take(wanted),
+            Self::Bytes => shared.take_budget(wanted),
             Self::Blocks { block, left } => {
-                if *left == 0 && shared.take(*block) > 0 {
+                if *left == 0 && shared.take_budget(*block) > 0 {
                     *left = *block;
                 }
                 wanted.min(*left)
@@ -196,7 +201,7 @@ impl Grant {
     }
 
     /// Notes that `done` of the `taken` bytes were written.
-    fn written(&mut self, taken: u64, done: u64, shared: &Shared) {
+    fn record_written(&mut self, taken: u64, done: u64, shared: &TransferState) {
         match self {
             Self::Bytes => shared.give_back(taken - done),
             Self::Blocks { left, .. } => *left -= done,
@@ -209,7 +214,7 @@ impl Grant {
 /// The kernel checks its limit only where a write begins another packet. While the last one waits for the congestion
 /// window and is sent bit by bit, a write adds to it without a check (seen on Linux 6.18: 3.5 MB in a buffer of 312 500
 /// bytes). A writer that is to fill its buffer, and no more, must check it itself.
-enum Room {
+enum SendBufferRoom {
     /// As ordinary programs: the kernel decides.
     Unasked,
     /// At least so many bytes, when last asked, on a connection with segments of that payload.
@@ -220,8 +225,8 @@ enum Room {
 /// the limit.
 const MIN_CHUNK: u64 = 16_384;
 
-impl Room {
-    const fn of(writer: Writer, segment: u32) -> Self {
+impl SendBufferRoom {
+    const fn from_writer(writer: Writer, segment: u32) -> Self {
         match writer {
             Writer::Blocking => Self::Unasked,
             Writer::Retrying => Self::AtLeast(0, segment as u64),
@@ -229,7 +234,7 @@ impl Room {
     }
 
     /// Returns the bytes of `block` that fit the send buffer; asks the kernel only where it has to.
-    fn fitting(&mut self, socket: &TcpStream, block: u64) -> u64 {
+    fn fitting_bytes(&mut self, socket: &TcpStream, block: u64) -> u64 {
         let Self::AtLeast(room, segment) = self else { return block };
         if *room < block {
             // A socket that cannot be asked is left to the kernel.
@@ -244,7 +249,7 @@ impl Room {
         }
     }
 
-    fn taken(&mut self, bytes: u64) {
+    fn record_written(&mut self, bytes: u64) {
         if let Self::AtLeast(room, _) = self {
             *room = room.saturating_sub(bytes);
         }
@@ -260,17 +265,22 @@ const fn in_whole(bytes: u64, segment: u64) -> u64 {
 }
 
 /// Reads until it is stopped or the other end has finished.
-pub(crate) fn receive(socket: &TcpStream, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
+pub(crate) fn receive_stream(
+    socket: &TcpStream,
+    stream: &RunningStream,
+    shared: &TransferState,
+    plan: &TransferPlan,
+) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    let stopped = || shared.stopped(Role::Receiver);
-    let mut sink = Sink::new(plan, shared)?;
-    let mut pause = Pause::new();
+    let stopped = || shared.is_stopped(StreamRole::Receiver);
+    let mut sink = ReceiveSink::new(plan, shared)?;
+    let mut pause = ReadPause::new();
     while !stopped() {
-        match sink.take(socket) {
+        match sink.read_arrived(socket) {
             Ok(0) => return Ok(()),
             Ok(length) => {
-                stream.count().bytes += ByteCount::new(length as u64);
-                pause.read(length as u64);
+                stream.lock_count().bytes += ByteCount::new(length as u64);
+                pause.note_read(length as u64);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => pause.until_more(socket),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -284,30 +294,30 @@ pub(crate) fn receive(socket: &TcpStream, stream: &Stream, shared: &Shared, plan
 const DISCARDED: u64 = 4 << 20;
 
 /// The place to which a receiver puts what arrives.
-struct Sink {
-    data: Pages,
+struct ReceiveSink {
+    data: MappedPages,
     /// True if the kernel is to throw away what arrives, and leave `data` as it is.
     discard: bool,
-    storage: Option<Arc<Storage>>,
+    storage: Option<Arc<FileStorage>>,
 }
 
-impl Sink {
-    fn new(plan: &TransferPlan, shared: &Shared) -> io::Result<Self> {
+impl ReceiveSink {
+    fn new(plan: &TransferPlan, shared: &TransferState) -> io::Result<Self> {
         let storage = shared.storage().filter(|storage| !storage.is_read()).map(Arc::clone);
         let discard = plan.discard && storage.is_none();
         // Pages that no thread writes take no memory.
         let bytes = if discard { DISCARDED } else { plan.block.get().min(COPIED) };
-        Ok(Self { data: Pages::new(length(bytes))?, discard, storage })
+        Ok(Self { data: MappedPages::new(to_length(bytes))?, discard, storage })
     }
 
     /// Takes what has arrived from the socket; how many bytes, none at the end.
-    fn take(&mut self, mut socket: &TcpStream) -> io::Result<usize> {
+    fn read_arrived(&mut self, mut socket: &TcpStream) -> io::Result<usize> {
         if self.discard {
             return Ok(recv(socket, &mut *self.data, RecvFlags::TRUNC)?.1);
         }
         let length = socket.read(&mut self.data)?;
         if let Some(storage) = &self.storage {
-            storage.append(&self.data[..length])?;
+            storage.append_chunk(&self.data[..length])?;
         }
         Ok(length)
     }
@@ -320,7 +330,7 @@ mod tests {
     /// A stalled download was tried again each 64th of a round trip, for ever: 128 of them took two processors.
     #[test]
     fn a_socket_that_stays_full_is_tried_less_and_less_often() {
-        let mut retry = Retry::for_rtt(Some(Span::from_millis(16)));
+        let mut retry = SendRetry::for_rtt(Some(Span::from_millis(16)));
         let shortest = Duration::from_micros(250);
         assert!((0..SHORT_WAITS).all(|_| retry.next_wait() == shortest), "half a round trip of short waits");
         let (mut passed, mut tries) = (Duration::ZERO, 0);
@@ -341,7 +351,8 @@ mod tests {
     fn the_unsent_bytes_of_a_socket_are_bounded_by_what_was_lately_acknowledged() {
         let mut bound = UnsentBound::new();
         let start = bound.set;
-        let mut after = |millis: u64, acknowledged| bound.bound(start + Duration::from_millis(millis), acknowledged);
+        let mut after =
+            |millis: u64, acknowledged| bound.unsent_bytes(start + Duration::from_millis(millis), acknowledged);
         assert_eq!(after(0, 0), MIN_UNSENT);
         // In the first round trips as in any other: 1 Gbit/s.
         assert_eq!(after(100, 12_500_000), MIN_UNSENT + 3_125_000);
@@ -357,14 +368,14 @@ mod tests {
     fn chunks_have_no_segment_that_is_not_full() {
         let socket = TcpStream::connect(std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
         let socket = socket.unwrap();
-        let fitting = |room, block| Room::AtLeast(room, 1_448).fitting(&socket, block);
+        let fitting = |room, block| SendBufferRoom::AtLeast(room, 1_448).fitting_bytes(&socket, block);
         assert_eq!([fitting(20_000, 18_000), fitting(40_000, 40_000)], [18_000, 40_000], "a block that fits is whole");
         assert_eq!([in_whole(MIN_CHUNK, 1_448), in_whole(14_480, 1_448)], [11 * 1_448, 10 * 1_448]);
         assert_eq!(
             [in_whole(MIN_CHUNK, 8_948), in_whole(MIN_CHUNK, 0), in_whole(MIN_CHUNK, 65_483)],
             [8_948, MIN_CHUNK, MIN_CHUNK]
         );
-        let left_to_the_kernel = Room::Unasked.fitting(&socket, 18_000);
+        let left_to_the_kernel = SendBufferRoom::Unasked.fitting_bytes(&socket, 18_000);
         assert_eq!(left_to_the_kernel, 18_000);
     }
 }

@@ -11,17 +11,17 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use socket2::SockRef;
 
-use crate::lane::{Channel, Lane, Role, Stream, StreamCount};
+use crate::lane::{PlannedStream, RunningStream, StreamChannel, StreamCount, StreamRole};
 use crate::plan::TransferPlan;
-use crate::shared::Shared;
-use crate::storage::{Storage, StorageFailure};
+use crate::shared::TransferState;
+use crate::storage::{FileStorage, StorageFailure};
 use crate::{sampler, tcp, udp_receiver, udp_sender};
 
 /// Streams with data on them.
-pub struct Transfer {
+pub struct RunningTransfer {
     origin: Instant,
-    streams: Arc<Vec<Stream>>,
-    shared: Arc<Shared>,
+    streams: Arc<Vec<RunningStream>>,
+    shared: Arc<TransferState>,
     /// Ends the sampler.
     stop_sampling: Sender<()>,
     samples: Arc<Mutex<Vec<Sample>>>,
@@ -32,7 +32,7 @@ pub struct Transfer {
 
 /// The bytes and datagrams that a transfer moved up to a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Totals {
+pub struct TransferTotals {
     /// The moment, since the data began to flow.
     pub at: Span,
     /// Each stream, in the order of the lanes.
@@ -43,11 +43,11 @@ pub struct Totals {
 #[derive(Debug)]
 pub struct StreamTotals {
     /// The totals of the transfer.
-    pub totals: Totals,
+    pub totals: TransferTotals,
     /// Every snapshot of every stream of TCP.
     pub samples: Vec<Sample>,
     /// The connections of TCP on which this end sent.
-    pub sent_on: Sockets,
+    pub sent_on: SenderSockets,
     /// Processor time of this process while it ran.
     pub cpu: Option<Cpu>,
     /// The use of the file that was read or written, if any.
@@ -60,22 +60,22 @@ pub struct StreamTotals {
 
 /// Connections of TCP of a transfer that is over. They stay open: what was written before its end goes out after it.
 #[derive(Debug, Default)]
-pub struct Sockets(Vec<TcpStream>);
+pub struct SenderSockets(Vec<TcpStream>);
 
-impl Sockets {
+impl SenderSockets {
     /// Returns the connections of the senders.
-    fn of_senders(streams: Vec<Stream>) -> Self {
-        let senders = streams.into_iter().filter(|stream| stream.role == Role::Sender);
+    fn of_senders(streams: Vec<RunningStream>) -> Self {
+        let senders = streams.into_iter().filter(|stream| stream.role == StreamRole::Sender);
         let sockets = senders.filter_map(|stream| match stream.channel {
-            Channel::Tcp(socket) => Some(socket),
-            Channel::Udp(_) => None,
+            StreamChannel::Tcp(socket) => Some(socket),
+            StreamChannel::Udp(_) => None,
         });
         Self(sockets.collect())
     }
 
     /// Returns the payload that they have sent so far, retransmissions included (`tcpi_bytes_sent`, Linux 4.19); `None`
     /// if there are none, or the kernel does not count it.
-    pub fn carried(&self) -> Option<ByteCount> {
+    pub fn carried_bytes(&self) -> Option<ByteCount> {
         let bytes: Option<Vec<ByteCount>> = self.0.iter().map(|socket| tcp_info(socket).ok()?.bytes_sent).collect();
         bytes.filter(|bytes| !bytes.is_empty()).map(|bytes| bytes.into_iter().sum())
     }
@@ -96,12 +96,12 @@ fn is_delivered(socket: &TcpStream) -> bool {
     })
 }
 
-impl Transfer {
+impl RunningTransfer {
     /// Starts data on `lanes`, stream 0 first. Where data goes both ways, lanes of both roles are one transfer.
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub fn start(lanes: Vec<Lane>, plan: TransferPlan) -> io::Result<Self> {
+    pub fn start_transfer(lanes: Vec<PlannedStream>, plan: TransferPlan) -> io::Result<Self> {
         Self::start_with(lanes, plan, None)
     }
 
@@ -110,12 +110,12 @@ impl Transfer {
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub fn start_with(lanes: Vec<Lane>, plan: TransferPlan, storage: Option<Storage>) -> io::Result<Self> {
+    pub fn start_with(lanes: Vec<PlannedStream>, plan: TransferPlan, storage: Option<FileStorage>) -> io::Result<Self> {
         let plan = TransferPlan { block: plan.block.max(ByteCount::new(1)), ..plan };
         let origin = Instant::now();
         let cpu = process_cpu_time()?;
-        let streams: Arc<Vec<Stream>> = Arc::new(lanes.into_iter().map(Stream::new).collect());
-        let shared = Arc::new(Shared::new(plan.budget, storage));
+        let streams: Arc<Vec<RunningStream>> = Arc::new(lanes.into_iter().map(RunningStream::new).collect());
+        let shared = Arc::new(TransferState::new(plan.budget, storage));
         let workers = start_workers(&streams, &shared, plan)?;
         let samples = Arc::new(Mutex::new(Vec::new()));
         let (stop_sampling, stop) = mpsc::channel();
@@ -130,12 +130,15 @@ impl Transfer {
     }
 
     /// Returns the bytes and datagrams that each stream has moved so far.
-    pub fn totals(&self) -> Totals {
-        Totals { at: self.origin.elapsed().into(), streams: self.streams.iter().map(Stream::total).collect() }
+    pub fn totals(&self) -> TransferTotals {
+        TransferTotals {
+            at: self.origin.elapsed().into(),
+            streams: self.streams.iter().map(RunningStream::total_count).collect(),
+        }
     }
 
     /// The latest sample of each stream of TCP; none before the first snapshot.
-    pub fn latest(&self) -> Vec<Sample> {
+    pub fn latest_samples(&self) -> Vec<Sample> {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         let at = samples.last().map(|sample| sample.at);
         let latest = samples.iter().rev().take_while(|sample| Some(sample.at) == at).count();
@@ -143,7 +146,7 @@ impl Transfer {
     }
 
     /// Returns the samples so far: every second snapshot, or every fourth and so on, of more than `most` samples.
-    pub fn samples(&self, most: usize) -> Vec<Sample> {
+    pub fn samples_within(&self, most: usize) -> Vec<Sample> {
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner).clone();
         while samples.len() > most.max(self.streams.len()) {
             sampler::thin_out(&mut samples);
@@ -152,12 +155,12 @@ impl Transfer {
     }
 
     /// A sample of each stream of TCP now, in addition to those that are kept.
-    pub fn snapshot(&self) -> Vec<Sample> {
-        sampler::snapshot(&self.streams, self.origin)
+    pub fn sample_now(&self) -> Vec<Sample> {
+        sampler::sample_streams(&self.streams, self.origin)
     }
 
     /// Processor time of this process since the data began to flow.
-    pub fn cpu(&self) -> Option<Cpu> {
+    pub fn cpu_time(&self) -> Option<Cpu> {
         let elapsed = self.origin.elapsed().into();
         process_cpu_time().ok().map(|now| self.cpu_since_start(now, elapsed))
     }
@@ -175,31 +178,31 @@ impl Transfer {
 
     /// Returns true if every sender of this end has ended by itself.
     pub fn has_sent_all(&self) -> bool {
-        self.have_ended(Role::Sender)
+        self.have_ended(StreamRole::Sender)
     }
 
     /// Returns true if every receiver of this end has ended by itself: the other end has sent its last byte.
     pub fn has_received_all(&self) -> bool {
-        self.have_ended(Role::Receiver)
+        self.have_ended(StreamRole::Receiver)
     }
 
-    fn have_ended(&self, role: Role) -> bool {
+    fn have_ended(&self, role: StreamRole) -> bool {
         self.streams.iter().zip(&self.workers).all(|(stream, worker)| stream.role != role || worker.is_finished())
     }
 
     /// Returns true if everything that was written has been sent and acknowledged. Datagrams are not acknowledged, and
     /// not waited for.
     pub fn is_drained(&self) -> bool {
-        let is_empty = |stream: &Stream| match (&stream.channel, stream.role) {
-            (Channel::Tcp(socket), Role::Sender) => is_delivered(socket),
+        let is_empty = |stream: &RunningStream| match (&stream.channel, stream.role) {
+            (StreamChannel::Tcp(socket), StreamRole::Sender) => is_delivered(socket),
             _ => true,
         };
         self.streams.iter().all(is_empty)
     }
 
     /// Lets all senders of this end together send so many bytes more, and then end by themselves.
-    pub fn limit(&self, bytes: ByteCount) {
-        self.shared.limit(bytes);
+    pub fn limit_bytes(&self, bytes: ByteCount) {
+        self.shared.limit_bytes(bytes);
     }
 
     /// Sends no more. A receiver goes on reading: what is under way must drain, or the other end never finishes.
@@ -209,19 +212,21 @@ impl Transfer {
         let _ = self.stop_sampling.send(());
     }
 
-    /// After [`Transfer::stop_sending`], lets the other ends of TCP streams see that no more will come, once they have
+    /// After [`RunningTransfer::stop_sending`], lets the other ends of TCP streams see that no more will come, once they have
     /// read what is under way.
     pub fn close_sending(&self) {
-        let is_sender = |stream: &&Stream| matches!((&stream.channel, stream.role), (Channel::Tcp(_), Role::Sender));
+        let is_sender = |stream: &&RunningStream| {
+            matches!((&stream.channel, stream.role), (StreamChannel::Tcp(_), StreamRole::Sender))
+        };
         self.streams.iter().filter(is_sender).for_each(|stream| stream.shutdown(Shutdown::Write));
     }
 
     /// Ends everything, whatever state it is in, and returns what was seen.
-    pub fn finish(self) -> StreamTotals {
+    pub fn finish_transfer(self) -> StreamTotals {
         let totals = self.totals();
         self.note_unknown_drops(&totals);
         let at = totals.at;
-        let cpu = self.cpu();
+        let cpu = self.cpu_time();
         let _ = self.stop_sampling.send(());
         // Wakes a thread that is blocked in a write, too.
         self.shared.stop(&self.streams);
@@ -232,43 +237,49 @@ impl Transfer {
         let failures = outcomes.zip(0..).filter_map(|(end, index)| Some((index, end.err()?))).collect();
         // A sender counts what it wrote a moment after the other end may have it.
         let streams = self.streams.iter().zip(totals.streams);
-        let written = |(stream, count): (&Stream, _)| if stream.role == Role::Sender { stream.total() } else { count };
-        let totals = Totals { at, streams: streams.map(written).collect() };
+        let written = |(stream, count): (&RunningStream, _)| {
+            if stream.role == StreamRole::Sender { stream.total_count() } else { count }
+        };
+        let totals = TransferTotals { at, streams: streams.map(written).collect() };
         let _ = self.sampler.join();
         let samples = std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
         let storage = self.shared.storage().map(|storage| {
-            let (used, note) = storage.finish();
+            let (used, note) = storage.finish_storage();
             if let Some(note) = note {
-                self.shared.note(note);
+                self.shared.add_note(note);
             }
             used
         });
         // All threads have ended, so that no other owner holds them.
-        let sent_on = Arc::into_inner(self.streams).map(Sockets::of_senders).unwrap_or_default();
+        let sent_on = Arc::into_inner(self.streams).map(SenderSockets::of_senders).unwrap_or_default();
         StreamTotals { totals, samples, sent_on, cpu, storage, failures, notes: self.shared.take_notes() }
     }
 
-    fn note_unknown_drops(&self, totals: &Totals) {
+    fn note_unknown_drops(&self, totals: &TransferTotals) {
         for (stream, count) in self.streams.iter().zip(&totals.streams) {
-            if count.datagrams.dropped_here.is_none() && stream.drops().is_some() && stream.role == Role::Receiver {
+            if count.datagrams.dropped_here.is_none()
+                && stream.dropped_messages().is_some()
+                && stream.role == StreamRole::Receiver
+            {
                 let why =
                     "this host dropped datagrams that the kernel had joined, and it does not report how many they were";
-                self.shared.note(why.to_owned());
+                self.shared.add_note(why.to_owned());
             }
         }
     }
 
     fn cpu_since_start(&self, now: CpuTime, elapsed: Span) -> Cpu {
-        let share =
-            |now: Span, before: Span| Ratio::of(now.saturating_sub(before).as_secs_f64(), elapsed.as_secs_f64());
+        let share = |now: Span, before: Span| {
+            Ratio::from_quotient(now.saturating_sub(before).as_secs_f64(), elapsed.as_secs_f64())
+        };
         Cpu { user: share(now.user, self.cpu.user), system: share(now.system, self.cpu.system) }
     }
 }
 
 /// A thread for each stream; none remains if one cannot be started.
 fn start_workers(
-    streams: &Arc<Vec<Stream>>,
-    shared: &Arc<Shared>,
+    streams: &Arc<Vec<RunningStream>>,
+    shared: &Arc<TransferState>,
     plan: TransferPlan,
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
     let workers: io::Result<Vec<_>> =
@@ -278,8 +289,8 @@ fn start_workers(
 
 fn start_worker(
     index: usize,
-    streams: &Arc<Vec<Stream>>,
-    shared: &Arc<Shared>,
+    streams: &Arc<Vec<RunningStream>>,
+    shared: &Arc<TransferState>,
     plan: TransferPlan,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let (streams, shared) = (Arc::clone(streams), Arc::clone(shared));
@@ -288,13 +299,19 @@ fn start_worker(
         if let Some(processor) = plan.processor
             && let Err(error) = run_on(processor)
         {
-            shared.note(format!("data threads run where the kernel puts them, not on processor {processor}: {error}"));
+            shared.add_note(format!(
+                "data threads run where the kernel puts them, not on processor {processor}: {error}"
+            ));
         }
         match (&stream.channel, stream.role) {
-            (Channel::Tcp(socket), Role::Sender) => tcp::send(socket, stream, &shared, &plan),
-            (Channel::Tcp(socket), Role::Receiver) => tcp::receive(socket, stream, &shared, &plan),
-            (Channel::Udp(socket), Role::Sender) => udp_sender::send(socket, stream, &shared, &plan),
-            (Channel::Udp(socket), Role::Receiver) => udp_receiver::receive(socket, stream, &shared, &plan),
+            (StreamChannel::Tcp(socket), StreamRole::Sender) => tcp::send_stream(socket, stream, &shared, &plan),
+            (StreamChannel::Tcp(socket), StreamRole::Receiver) => tcp::receive_stream(socket, stream, &shared, &plan),
+            (StreamChannel::Udp(socket), StreamRole::Sender) => {
+                udp_sender::send_datagrams(socket, stream, &shared, &plan)
+            }
+            (StreamChannel::Udp(socket), StreamRole::Receiver) => {
+                udp_receiver::receive_datagrams(socket, stream, &shared, &plan)
+            }
         }
     })
 }
@@ -310,7 +327,7 @@ fn run_on(processor: u16) -> io::Result<()> {
 }
 
 fn start_sampler(
-    streams: &Arc<Vec<Stream>>,
+    streams: &Arc<Vec<RunningStream>>,
     origin: Instant,
     stop: mpsc::Receiver<()>,
     samples: &Arc<Mutex<Vec<Sample>>>,
@@ -318,7 +335,7 @@ fn start_sampler(
 ) -> io::Result<JoinHandle<()>> {
     let (streams, samples) = (Arc::clone(streams), Arc::clone(samples));
     thread::Builder::new().name("sampler".to_owned()).spawn(move || {
-        sampler::run(&streams, origin, &stop, |snapshot| {
+        sampler::run_sampler(&streams, origin, &stop, |snapshot| {
             let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
             samples.extend(snapshot);
             let full = samples.len() > most;
@@ -333,7 +350,7 @@ fn start_sampler(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prepare::{Local, prepare};
+    use crate::prepare::{LocalEndpoint, prepare_socket};
     use fullpipe_record::{Request, Writer};
     use fullpipe_testkit::within;
     use fullpipe_units::BitRate;
@@ -347,7 +364,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(10);
 
     fn plan() -> TransferPlan {
-        TransferPlan { whole_blocks: false, ..TransferPlan::of(&Request::default(), None) }
+        TransferPlan { whole_blocks: false, ..TransferPlan::from_request(&Request::default(), None) }
     }
 
     fn connected(streams: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
@@ -357,23 +374,23 @@ mod tests {
         (0..streams).map(pair).unzip()
     }
 
-    fn lanes(role: Role, sockets: Vec<TcpStream>) -> Vec<Lane> {
-        sockets.into_iter().map(|socket| Lane { channel: Channel::Tcp(socket), role }).collect()
+    fn lanes(role: StreamRole, sockets: Vec<TcpStream>) -> Vec<PlannedStream> {
+        sockets.into_iter().map(|socket| PlannedStream { channel: StreamChannel::Tcp(socket), role }).collect()
     }
 
-    fn sender(sockets: Vec<TcpStream>, plan: TransferPlan) -> Transfer {
-        Transfer::start(lanes(Role::Sender, sockets), plan).unwrap()
+    fn sender(sockets: Vec<TcpStream>, plan: TransferPlan) -> RunningTransfer {
+        RunningTransfer::start_transfer(lanes(StreamRole::Sender, sockets), plan).unwrap()
     }
 
-    fn receiver(sockets: Vec<TcpStream>, plan: TransferPlan) -> Transfer {
-        Transfer::start(lanes(Role::Receiver, sockets), plan).unwrap()
+    fn receiver(sockets: Vec<TcpStream>, plan: TransferPlan) -> RunningTransfer {
+        RunningTransfer::start_transfer(lanes(StreamRole::Receiver, sockets), plan).unwrap()
     }
 
-    fn bytes(totals: &Totals) -> Vec<ByteCount> {
+    fn bytes(totals: &TransferTotals) -> Vec<ByteCount> {
         totals.streams.iter().map(|stream| stream.bytes).collect()
     }
 
-    fn moved(transfer: &Transfer) -> ByteCount {
+    fn moved(transfer: &RunningTransfer) -> ByteCount {
         bytes(&transfer.totals()).into_iter().sum()
     }
 
@@ -385,7 +402,7 @@ mod tests {
         let sender = sender(left, TransferPlan { budget: Some(budget), ..plan });
         assert!(within(TIMEOUT, || moved(&receiver) == budget && sender.is_over()), "{:?}", receiver.totals());
         assert!(sender.has_sent_all() && within(TIMEOUT, || sender.is_drained()));
-        let (sent, received) = (sender.finish(), receiver.finish());
+        let (sent, received) = (sender.finish_transfer(), receiver.finish_transfer());
         assert_eq!(sent.totals.streams, received.totals.streams);
         assert!(sent.failures.is_empty() && received.failures.is_empty());
         (sent, received)
@@ -393,7 +410,7 @@ mod tests {
 
     #[test]
     fn only_a_receiver_that_must_copy_copies_and_only_who_asked_is_informed_of_a_lack() {
-        let plan = |request: Request| TransferPlan::of(&request, None);
+        let plan = |request: Request| TransferPlan::from_request(&request, None);
         let free = plan(Request::default());
         assert!(free.discard && free.offload && !free.notes_lack_of_offload);
         assert!(!plan(Request { rx_copy: true, ..Request::default() }).discard);
@@ -414,7 +431,7 @@ mod tests {
         assert!(within(TIMEOUT, || sender.is_over() && sender.is_drained()));
         let whole = plan.block * 10_000_001_u64.div_ceil(plan.block.get());
         assert!(within(TIMEOUT, || moved(&receiver) == whole), "{:?}", receiver.totals());
-        let sent = sender.finish().totals.streams;
+        let sent = sender.finish_transfer().totals.streams;
         assert!(sent.iter().all(|stream| stream.bytes.get() % plan.block.get() == 0), "{sent:?}");
     }
 
@@ -433,17 +450,18 @@ mod tests {
         listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
         listener.listen(1).unwrap();
         let address = listener.local_addr().unwrap().as_socket().unwrap();
-        let left = prepare(address, &request, &Local::default()).unwrap();
+        let left = prepare_socket(address, &request, &LocalEndpoint::default()).unwrap();
         left.connect(&address.into()).unwrap();
         let right = listener.accept().unwrap().0;
         let budget = ByteCount::new(10_000_001);
-        let plan = TransferPlan { budget: Some(budget), whole_blocks: false, ..TransferPlan::of(&request, None) };
+        let plan =
+            TransferPlan { budget: Some(budget), whole_blocks: false, ..TransferPlan::from_request(&request, None) };
         let receiver = receiver(vec![right.into()], plan);
         let sender = sender(vec![left.into()], plan);
         assert!(within(TIMEOUT, || moved(&receiver) == budget), "{:?}", receiver.totals());
         assert!(within(TIMEOUT, || sender.is_over() && sender.is_drained()));
-        assert!(within(TIMEOUT, || sender.latest().len() == 1));
-        let (sent, received) = (sender.finish(), receiver.finish());
+        assert!(within(TIMEOUT, || sender.latest_samples().len() == 1));
+        let (sent, received) = (sender.finish_transfer(), receiver.finish_transfer());
         assert!(sent.failures.is_empty() && received.failures.is_empty(), "{:?}", sent.failures);
     }
 
@@ -456,10 +474,10 @@ mod tests {
             let mut read = vec![0; 300_000];
             std::io::Read::read_exact(&mut right[0], &mut read).unwrap();
             // Chunks begin anew wherever a write ended: what is sent is part of the pattern in any case.
-            let pattern = crate::shared::pattern(131_072);
+            let pattern = crate::shared::incompressible_bytes(131_072);
             assert!(read.starts_with(&pattern[..16_384]), "sendfile {sendfile}, zero copy {zero_copy}");
             assert!(within(TIMEOUT, || sender.is_over()), "it also waits for what the kernel says of the sends");
-            let notes = sender.finish().notes;
+            let notes = sender.finish_transfer().notes;
             assert_eq!(notes.len(), usize::from(zero_copy), "loopback copies, and that is said: {notes:?}");
         }
     }
@@ -477,21 +495,21 @@ mod tests {
             (TransferPlan { processor: Some(4_000), ..plan() }, TransferPlan { processor: Some(0), ..plan() });
         let (sender, receiver) = (sender(left, here), receiver(right, missing));
         assert!(within(TIMEOUT, || moved(&receiver) > ByteCount::ZERO));
-        let (sent, received) = (sender.finish(), receiver.finish());
+        let (sent, received) = (sender.finish_transfer(), receiver.finish_transfer());
         assert!(sent.notes.is_empty() && received.notes[0].contains("processor 4000"), "{:?}", received.notes);
     }
 
     #[test]
     fn a_file_goes_from_storage_to_storage() {
-        let content = crate::shared::pattern(3_000_001);
+        let content = crate::shared::incompressible_bytes(3_000_001);
         let (left, right) = connected(1);
         let kept = file_of(&[]);
-        let into = Some(Storage::write(kept.try_clone().unwrap()));
-        let receiver = Transfer::start_with(lanes(Role::Receiver, right), plan(), into).unwrap();
-        let from = Some(Storage::read(file_of(&content), ByteCount::new(3_000_001)));
-        let sender = Transfer::start_with(lanes(Role::Sender, left), plan(), from).unwrap();
+        let into = Some(FileStorage::for_writing(kept.try_clone().unwrap()));
+        let receiver = RunningTransfer::start_with(lanes(StreamRole::Receiver, right), plan(), into).unwrap();
+        let from = Some(FileStorage::for_reading(file_of(&content), ByteCount::new(3_000_001)));
+        let sender = RunningTransfer::start_with(lanes(StreamRole::Sender, left), plan(), from).unwrap();
         assert!(within(TIMEOUT, || sender.has_sent_all() && moved(&receiver).get() == 3_000_001));
-        let (sent, received) = (sender.finish(), receiver.finish());
+        let (sent, received) = (sender.finish_transfer(), receiver.finish_transfer());
         let (read, written) = (sent.storage.unwrap(), received.storage.unwrap());
         assert_eq!((read.bytes.get(), written.bytes.get()), (3_000_001, 3_000_001));
         assert!(!read.writes && written.writes && read.busy > Span::ZERO && written.busy > Span::ZERO);
@@ -504,25 +522,28 @@ mod tests {
     fn three_streams_share_a_file() {
         let (left, right) = connected(3);
         let receiver = receiver(right, plan());
-        let from = Some(Storage::read(file_of(&crate::shared::pattern(3_000_001)), ByteCount::new(3_000_001)));
+        let from = Some(FileStorage::for_reading(
+            file_of(&crate::shared::incompressible_bytes(3_000_001)),
+            ByteCount::new(3_000_001),
+        ));
         let budget = Some(ByteCount::new(3_000_001));
         let plan = TransferPlan { budget, ..plan() };
-        let sender = Transfer::start_with(lanes(Role::Sender, left), plan, from).unwrap();
+        let sender = RunningTransfer::start_with(lanes(StreamRole::Sender, left), plan, from).unwrap();
         assert!(within(TIMEOUT, || sender.has_sent_all() && moved(&receiver).get() == 3_000_001));
-        assert_eq!(sender.finish().storage.unwrap().bytes.get(), 3_000_001);
-        receiver.finish();
+        assert_eq!(sender.finish_transfer().storage.unwrap().bytes.get(), 3_000_001);
+        receiver.finish_transfer();
     }
 
     #[test]
     fn a_full_disk_ends_the_stream_and_says_so() {
         let (left, right) = connected(1);
-        let full = Some(Storage::write(File::options().write(true).open("/dev/full").unwrap()));
-        let receiver = Transfer::start_with(lanes(Role::Receiver, right), plan(), full).unwrap();
+        let full = Some(FileStorage::for_writing(File::options().write(true).open("/dev/full").unwrap()));
+        let receiver = RunningTransfer::start_with(lanes(StreamRole::Receiver, right), plan(), full).unwrap();
         let sender = sender(left, plan());
         assert!(within(TIMEOUT, || receiver.is_over()));
-        let failures = receiver.finish().failures;
+        let failures = receiver.finish_transfer().failures;
         assert!(failures[0].1.to_string().contains("No space left on device"), "{failures:?}");
-        sender.finish();
+        sender.finish_transfer();
     }
 
     /// A receiver looks again after a moment while much arrives, and waits for the kernel's word else.
@@ -534,7 +555,7 @@ mod tests {
             std::io::Write::write_all(&mut &left[0], &[7; 100]).unwrap();
             assert!(within(TIMEOUT, || moved(&receiver).get() == count * 100));
         }
-        receiver.finish();
+        receiver.finish_transfer();
     }
 
     /// Each was once kept a second time, so that many streams took twice the descriptors.
@@ -546,11 +567,11 @@ mod tests {
         let receiver = receiver(right, plan());
         let sender = sender(left, TransferPlan { budget: Some(budget), ..plan() });
         assert!(within(TIMEOUT, || moved(&receiver) == budget));
-        let (sent, received) = (sender.finish(), receiver.finish());
+        let (sent, received) = (sender.finish_transfer(), receiver.finish_transfer());
         let kept: Vec<RawFd> = sent.sent_on.0.iter().map(AsRawFd::as_raw_fd).collect();
         assert_eq!(kept, descriptors);
-        assert!(sent.sent_on.carried().is_some_and(|carried| carried >= budget));
-        assert_eq!(received.sent_on.carried(), None);
+        assert!(sent.sent_on.carried_bytes().is_some_and(|carried| carried >= budget));
+        assert_eq!(received.sent_on.carried_bytes(), None);
     }
 
     #[test]
@@ -563,19 +584,20 @@ mod tests {
         };
         let budget = ByteCount::new(5_000_001);
         let plan = TransferPlan { budget: Some(budget), ..plan() };
-        let here = Transfer::start(both(left, Role::Sender, Role::Receiver), plan).unwrap();
-        let there = Transfer::start(both(right, Role::Receiver, Role::Sender), plan).unwrap();
+        let here = RunningTransfer::start_transfer(both(left, StreamRole::Sender, StreamRole::Receiver), plan).unwrap();
+        let there =
+            RunningTransfer::start_transfer(both(right, StreamRole::Receiver, StreamRole::Sender), plan).unwrap();
         let total = budget * 2;
         assert!(within(TIMEOUT, || moved(&here) == total && moved(&there) == total));
         assert!(within(TIMEOUT, || here.has_sent_all() && there.has_sent_all()));
         // Receivers go on reading, as no sender has closed.
         assert!(!here.is_over() && !there.is_over());
-        assert!(within(TIMEOUT, || here.latest().len() == 4));
+        assert!(within(TIMEOUT, || here.latest_samples().len() == 4));
         here.stop_sending();
         here.close_sending();
         there.close_sending();
         assert!(within(TIMEOUT, || here.is_over() && there.is_over()));
-        let (here, there) = (here.finish(), there.finish());
+        let (here, there) = (here.finish_transfer(), there.finish_transfer());
         assert_eq!(here.totals.streams, there.totals.streams);
         assert_eq!(bytes(&here.totals)[2..].iter().copied().sum::<ByteCount>(), budget);
         assert!(here.failures.is_empty() && there.failures.is_empty());
@@ -590,14 +612,14 @@ mod tests {
         let sender = sender(left, TransferPlan { rate: Some(rate), burst: Some(3), block, ..plan() });
         thread::sleep(Duration::from_secs(1));
         let sent = sender.totals();
-        let least = rate.bytes_in(sent.at).scaled(0.5);
+        let least = rate.bytes_in(sent.at).scale_by(0.5);
         assert!(bytes(&sent).iter().all(|bytes| *bytes > least), "{sent:?}");
         sender.stop_sending();
         assert!(within(TIMEOUT, || sender.is_over()));
-        let sent = sender.finish().totals;
+        let sent = sender.finish_transfer().totals;
         let most = rate.bytes_in(sent.at) + block * 3;
         assert!(bytes(&sent).iter().all(|bytes| *bytes <= most), "{sent:?}");
-        receiver.finish();
+        receiver.finish_transfer();
     }
 
     #[test]
@@ -608,7 +630,7 @@ mod tests {
         let begun = Instant::now();
         sender.stop_sending();
         assert!(within(TIMEOUT, || sender.is_over()));
-        sender.finish();
+        sender.finish_transfer();
         assert!(begun.elapsed() < Duration::from_secs(2));
     }
 
@@ -622,7 +644,7 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
         }
         assert!((4..=10).contains(&most), "{most}");
-        let kept = sender.finish().samples;
+        let kept = sender.finish_transfer().samples;
         assert!((4..=10).contains(&kept.len()), "{}", kept.len());
         drop(right);
     }
@@ -635,7 +657,7 @@ mod tests {
             thread::sleep(Duration::from_millis(120));
             sender.stop_sending();
             let begun = Instant::now();
-            let end = sender.finish();
+            let end = sender.finish_transfer();
             assert!(begun.elapsed() < Duration::from_secs(2), "{writer:?}");
             assert!(end.samples.len() >= 2 && end.totals.streams[0].bytes > ByteCount::ZERO, "{writer:?}");
             drop(right);
@@ -648,8 +670,8 @@ mod tests {
             let (left, right) = connected(1);
             let sender = sender(left, TransferPlan { bounds_unsent, ..plan() });
             thread::sleep(Duration::from_millis(300));
-            let queued = sender.snapshot()[0].memory.as_ref().unwrap().wmem_queued;
-            sender.finish().sent_on.reset_undelivered();
+            let queued = sender.sample_now()[0].memory.as_ref().unwrap().wmem_queued;
+            sender.finish_transfer().sent_on.reset_undelivered();
             let end = std::io::copy(&mut &right[0], &mut std::io::sink()).unwrap_err();
             assert_eq!(end.kind(), io::ErrorKind::ConnectionReset, "the kernel keeps nothing for it");
             queued
@@ -668,7 +690,7 @@ mod tests {
         sender.stop_sending();
         sender.close_sending();
         assert!(within(TIMEOUT, || reader.is_finished()));
-        let end = sender.finish();
+        let end = sender.finish_transfer();
         assert!(end.failures.is_empty());
         assert_eq!(reader.join().unwrap(), end.totals.streams[0].bytes.get());
     }
@@ -691,6 +713,6 @@ mod tests {
         thread::sleep(Duration::from_millis(20));
         drop(right);
         assert!(within(TIMEOUT, || sender.is_over()));
-        assert_eq!(sender.finish().failures.len(), 2);
+        assert_eq!(sender.finish_transfer().failures.len(), 2);
     }
 }

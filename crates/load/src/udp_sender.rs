@@ -5,17 +5,17 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_iperf::udp::{Header, MIN_PAYLOAD};
+use fullpipe_iperf::udp::{DatagramHeader, MIN_PAYLOAD};
 use fullpipe_sys::{MAX_MESSAGES, MAX_SEGMENTS, cut_datagrams, send_messages};
 use fullpipe_units::{ByteCount, Span};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::lane::{Role, Stream};
-use crate::pace::Allowance;
+use crate::lane::{RunningStream, StreamRole};
+use crate::pace::WriteAllowance;
 use crate::plan::TransferPlan;
-use crate::shared::{POLL_INTERVAL, Shared, length, pattern, wait};
+use crate::shared::{POLL_INTERVAL, TransferState, incompressible_bytes, to_length, wait_for_socket};
 
 /// Bytes that are handed to the kernel at once: more than that brings nothing, and drives the data from the cache.
 const MAX_AT_ONCE: usize = 256 * 1024;
@@ -27,24 +27,29 @@ const MAX_PAYLOAD: usize = 65_507;
 const NO_ROOM: Duration = Duration::from_micros(100);
 
 /// Sends numbered datagrams until it is stopped, or the budget is spent, or no receiver is there.
-pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &TransferPlan) -> io::Result<()> {
+pub(crate) fn send_datagrams(
+    socket: &UdpSocket,
+    stream: &RunningStream,
+    shared: &TransferState,
+    plan: &TransferPlan,
+) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    let stopped = || shared.stopped(Role::Sender);
+    let stopped = || shared.is_stopped(StreamRole::Sender);
     let plan = TransferPlan { block: plan.block.max(ByteCount::new(MIN_PAYLOAD as u64)), ..*plan };
     let size = plan.block.get();
-    let mut train = Train::new(socket, shared, &plan);
-    let mut allowance = Allowance::of_datagrams(&plan);
-    let mut absence = Absence::default();
+    let mut train = DatagramTrain::new(socket, shared, &plan);
+    let mut allowance = WriteAllowance::of_datagrams(&plan);
+    let mut absence = ReceiverAbsence::default();
     while !stopped() {
-        let allowed = (allowance.wait(stopped) / size).min(train.most());
+        let allowed = (allowance.wait_for_bytes(stopped) / size).min(train.max_datagrams());
         // The last datagram is a whole one too.
-        let count = shared.take(allowed * size).div_ceil(size);
+        let count = shared.take_budget(allowed * size).div_ceil(size);
         if count == 0 {
             return Ok(());
         }
-        let result = train.send(socket, count);
+        let result = train.send_train(socket, count);
         let sent = *result.as_ref().unwrap_or(&0);
-        let mut counts = stream.count();
+        let mut counts = stream.lock_count();
         counts.bytes += plan.block * sent;
         counts.datagrams_sent += sent;
         drop(counts);
@@ -52,7 +57,9 @@ pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &
         allowance.note_written(sent * size);
         match result {
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(socket, PollFlags::OUT, POLL_INTERVAL),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                wait_for_socket(socket, PollFlags::OUT, POLL_INTERVAL)
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => thread::sleep(NO_ROOM),
             Err(error) if absence.may_pass(&error) => thread::sleep(NO_ROOM),
@@ -64,7 +71,7 @@ pub(crate) fn send(socket: &UdpSocket, stream: &Stream, shared: &Shared, plan: &
 }
 
 /// Datagrams that are sent together.
-struct Train {
+struct DatagramTrain {
     data: Vec<u8>,
     size: usize,
     /// Datagrams in one message, which the kernel cuts apart.
@@ -75,21 +82,21 @@ struct Train {
     next: u64,
 }
 
-impl Train {
-    fn new(socket: &UdpSocket, shared: &Shared, plan: &TransferPlan) -> Self {
-        let size = length(plan.block.get());
+impl DatagramTrain {
+    fn new(socket: &UdpSocket, shared: &TransferState, plan: &TransferPlan) -> Self {
+        let size = to_length(plan.block.get());
         let fitting = (MAX_PAYLOAD / size).clamp(1, MAX_SEGMENTS);
         let mut segments = 1;
         if plan.offload && fitting > 1 {
             match cut_datagrams(socket, Some(plan.block)) {
                 Ok(()) => segments = fitting,
-                Err(error) if plan.notes_lack_of_offload => shared.note(one_by_one(&error)),
+                Err(error) if plan.notes_lack_of_offload => shared.add_note(one_by_one(&error)),
                 Err(_) => {}
             }
         }
         let messages = (MAX_AT_ONCE / (size * segments)).clamp(1, MAX_MESSAGES);
         Self {
-            data: pattern(size * segments * messages),
+            data: incompressible_bytes(size * segments * messages),
             size,
             segments,
             wide: plan.wide_counters,
@@ -99,17 +106,17 @@ impl Train {
     }
 
     /// Datagrams that it holds.
-    fn most(&self) -> u64 {
+    fn max_datagrams(&self) -> u64 {
         (self.data.len() / self.size) as u64
     }
 
     /// Sends up to `count` datagrams, no more than it holds; how many it sent. What was not sent keeps its number.
-    fn send(&mut self, socket: &UdpSocket, count: u64) -> io::Result<u64> {
-        let data = &mut self.data[..length(count) * self.size];
-        let sent = now();
+    fn send_train(&mut self, socket: &UdpSocket, count: u64) -> io::Result<u64> {
+        let data = &mut self.data[..to_length(count) * self.size];
+        let sent = monotonic_time();
         for (datagram, sequence) in data.chunks_mut(self.size).zip(self.next..) {
             if let Some(payload) = datagram.first_chunk_mut() {
-                Header { sent, sequence }.write(self.wide, payload);
+                DatagramHeader { sent, sequence }.write_payload(self.wide, payload);
             }
         }
         let sent = (send_messages(socket, data, self.size * self.segments)? / self.size) as u64;
@@ -119,12 +126,12 @@ impl Train {
 
     /// Returns true if `error` may mean that this path takes no datagrams that are yet to be cut, and each will be sent
     /// by itself from now on.
-    fn falls_back(&mut self, socket: &UdpSocket, error: &io::Error, shared: &Shared) -> bool {
+    fn falls_back(&mut self, socket: &UdpSocket, error: &io::Error, shared: &TransferState) -> bool {
         let refused = [Errno::INVAL, Errno::IO, Errno::MSGSIZE].map(Errno::raw_os_error);
         let falls_back = self.segments > 1 && error.raw_os_error().is_some_and(|number| refused.contains(&number));
         if falls_back {
             if self.notes_lack_of_offload {
-                shared.note(one_by_one(error));
+                shared.add_note(one_by_one(error));
             }
             // What could be set can be unset.
             let _ = cut_datagrams(socket, None);
@@ -140,7 +147,7 @@ fn one_by_one(error: &io::Error) -> String {
 }
 
 /// The sender's clock, which is never set.
-fn now() -> Span {
+fn monotonic_time() -> Span {
     let time = clock_gettime(ClockId::Monotonic);
     // Neither is negative.
     Span::from_secs(time.tv_sec.unsigned_abs()) + Span::from_nanos(time.tv_nsec.unsigned_abs())
@@ -148,12 +155,12 @@ fn now() -> Span {
 
 /// The time since which the network has reported that no receiver is there.
 #[derive(Debug, Default)]
-struct Absence {
+struct ReceiverAbsence {
     /// When it first said so, and last.
     said: Option<(Instant, Instant)>,
 }
 
-impl Absence {
+impl ReceiverAbsence {
     /// Time for which it must have reported so to be believed: the other end may be about to come.
     const MAX_LATENESS: Duration = Duration::from_secs(1);
 
@@ -184,13 +191,13 @@ mod tests {
         let (left, right) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         left.connect(right.local_addr().unwrap()).unwrap();
         let request = Request { block: ByteCount::new(1_000), offload: true, ..Request::default() };
-        let shared = Shared::new(None, None);
-        let mut train = Train::new(&left, &shared, &TransferPlan::of(&request, None));
-        assert!(train.segments > 1 && train.most() > 10);
+        let shared = TransferState::new(None, None);
+        let mut train = DatagramTrain::new(&left, &shared, &TransferPlan::from_request(&request, None));
+        assert!(train.segments > 1 && train.max_datagrams() > 10);
         assert!(!train.falls_back(&left, &Errno::CONNREFUSED.into(), &shared));
         assert!(train.falls_back(&left, &Errno::INVAL.into(), &shared));
         assert!(!train.falls_back(&left, &Errno::INVAL.into(), &shared));
-        assert_eq!((train.send(&left, 10).unwrap(), train.next), (10, 11));
+        assert_eq!((train.send_train(&left, 10).unwrap(), train.next), (10, 11));
         right.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         for _ in 0..10 {
             assert_eq!(right.recv(&mut [0; 2_000]).unwrap(), 1_000);
@@ -200,7 +207,7 @@ mod tests {
 
     #[test]
     fn nobody_there_is_believed_after_a_second() {
-        let (mut absence, start) = (Absence::default(), Instant::now());
+        let (mut absence, start) = (ReceiverAbsence::default(), Instant::now());
         let mut passes = |millis| absence.may_pass_at(start + Duration::from_millis(millis));
         assert!(passes(0) && passes(500) && passes(999));
         // Long silence in between: the other end was there.

@@ -5,7 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_iperf::udp;
-use fullpipe_load::{Channel, Lane, Role, StreamCount, StreamTotals, Transfer, TransferPlan};
+use fullpipe_load::{
+    PlannedStream, RunningTransfer, StreamChannel, StreamCount, StreamRole, StreamTotals, TransferPlan,
+};
 use fullpipe_record::{Datagrams, Request, Transport};
 use fullpipe_testkit::within;
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -19,7 +21,7 @@ const BLOCK: ByteCount = ByteCount::new(1_000);
 fn plan() -> TransferPlan {
     let rate = Some(BitRate::from_mbps(16));
     let request = Request { transport: Transport::Udp, block: BLOCK, rate, ..Request::default() };
-    TransferPlan::of(&request, None)
+    TransferPlan::from_request(&request, None)
 }
 
 fn of(datagrams: u64) -> TransferPlan {
@@ -44,22 +46,22 @@ fn connected() -> (UdpSocket, UdpSocket) {
     (left, right)
 }
 
-fn start(role: Role, sockets: impl IntoIterator<Item = UdpSocket>, plan: TransferPlan) -> Transfer {
-    let lane = |socket| Lane { channel: Channel::Udp(socket), role };
-    Transfer::start(sockets.into_iter().map(lane).collect(), plan).unwrap()
+fn start(role: StreamRole, sockets: impl IntoIterator<Item = UdpSocket>, plan: TransferPlan) -> RunningTransfer {
+    let lane = |socket| PlannedStream { channel: StreamChannel::Udp(socket), role };
+    RunningTransfer::start_transfer(sockets.into_iter().map(lane).collect(), plan).unwrap()
 }
 
-fn received(transfer: &Transfer) -> u64 {
+fn received(transfer: &RunningTransfer) -> u64 {
     transfer.totals().streams.iter().map(|stream| stream.datagrams.received).sum()
 }
 
 /// Sends what `plan` says over one stream; what the receiver has once it has `expected` datagrams.
 fn transfer(plan: TransferPlan, expected: u64) -> (StreamTotals, StreamTotals) {
     let (left, right) = connected();
-    let receiver = start(Role::Receiver, [right], plan);
-    let sender = start(Role::Sender, [left], plan);
+    let receiver = start(StreamRole::Receiver, [right], plan);
+    let sender = start(StreamRole::Sender, [left], plan);
     assert!(within(TIMEOUT, || sender.is_over() && received(&receiver) >= expected), "{:?}", receiver.totals());
-    let (sender, receiver) = (sender.finish(), receiver.finish());
+    let (sender, receiver) = (sender.finish_transfer(), receiver.finish_transfer());
     assert!(sender.failures.is_empty() && receiver.failures.is_empty(), "{:?}", sender.failures);
     (sender, receiver)
 }
@@ -85,7 +87,7 @@ fn every_datagram_is_counted_at_both_ends() {
 #[test]
 fn a_hello_on_an_open_stream_is_answered() {
     let (left, right) = connected();
-    let receiver = start(Role::Receiver, [right], plan());
+    let receiver = start(StreamRole::Receiver, [right], plan());
     left.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut answer = [0; 16];
     for _ in 0..2 {
@@ -93,7 +95,7 @@ fn a_hello_on_an_open_stream_is_answered() {
         let length = left.recv(&mut answer).unwrap();
         assert_eq!(answer[..length], udp::REPLY);
     }
-    assert_eq!(one(&receiver.finish()).bytes, ByteCount::ZERO);
+    assert_eq!(one(&receiver.finish_transfer()).bytes, ByteCount::ZERO);
 }
 
 #[test]
@@ -119,13 +121,13 @@ fn datagrams_longer_than_a_packet_are_sent_in_fragments_whatever_was_asked_of_th
 fn the_last_datagram_is_whole_and_streams_share_the_budget() {
     let pairs: Vec<_> = (0..3).map(|_| connected()).collect();
     let (left, right): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    let receiver = start(Role::Receiver, right, plan());
-    let sender = start(Role::Sender, left, TransferPlan { budget: Some(ByteCount::new(300_001)), ..plan() });
+    let receiver = start(StreamRole::Receiver, right, plan());
+    let sender = start(StreamRole::Sender, left, TransferPlan { budget: Some(ByteCount::new(300_001)), ..plan() });
     assert!(within(TIMEOUT, || sender.is_over() && received(&receiver) == 301));
     assert!(!receiver.is_over());
-    let sent = sender.finish().totals.streams;
+    let sent = sender.finish_transfer().totals.streams;
     assert_eq!(sent.iter().map(|stream| stream.bytes).sum::<ByteCount>(), BLOCK * 301);
-    let arrived = receiver.finish().totals.streams;
+    let arrived = receiver.finish_transfer().totals.streams;
     for (sent, arrived) in sent.iter().zip(&arrived) {
         assert_eq!((sent.bytes, sent.datagrams_sent), (arrived.bytes, arrived.datagrams.received));
     }
@@ -134,14 +136,17 @@ fn the_last_datagram_is_whole_and_streams_share_the_budget() {
 #[test]
 fn datagrams_go_both_ways_on_one_transfer() {
     let (upload, download) = (connected(), connected());
-    let lane = |socket, role| Lane { channel: Channel::Udp(socket), role };
-    let here = vec![lane(upload.0, Role::Sender), lane(download.0, Role::Receiver)];
-    let there = vec![lane(upload.1, Role::Receiver), lane(download.1, Role::Sender)];
-    let (here, there) = (Transfer::start(here, of(500)).unwrap(), Transfer::start(there, of(700)).unwrap());
+    let lane = |socket, role| PlannedStream { channel: StreamChannel::Udp(socket), role };
+    let here = vec![lane(upload.0, StreamRole::Sender), lane(download.0, StreamRole::Receiver)];
+    let there = vec![lane(upload.1, StreamRole::Receiver), lane(download.1, StreamRole::Sender)];
+    let (here, there) = (
+        RunningTransfer::start_transfer(here, of(500)).unwrap(),
+        RunningTransfer::start_transfer(there, of(700)).unwrap(),
+    );
     assert!(within(TIMEOUT, || received(&here) == 700 && received(&there) == 500));
     // A sender ends once the datagram after the last would be due.
     assert!(within(TIMEOUT, || here.has_sent_all() && there.has_sent_all()) && here.is_drained());
-    let (here, there) = (here.finish().totals.streams, there.finish().totals.streams);
+    let (here, there) = (here.finish_transfer().totals.streams, there.finish_transfer().totals.streams);
     assert_eq!((here[0].datagrams_sent, there[0].datagrams.received), (500, 500));
     assert_eq!((there[1].datagrams_sent, here[1].datagrams.received), (700, 700));
     assert_eq!((here[0].datagrams, here[1].datagrams_sent), (Datagrams::default(), 0));
@@ -178,10 +183,10 @@ fn what_a_path_drops_repeats_and_reorders_is_reported_exactly() {
         34 => vec![datagram, std::mem::take(&mut held)],
         _ => vec![datagram],
     });
-    let receiver = start(Role::Receiver, [far.1], plan());
-    let sender = start(Role::Sender, [near.0], of(1_000));
+    let receiver = start(StreamRole::Receiver, [far.1], plan());
+    let sender = start(StreamRole::Sender, [near.0], of(1_000));
     assert!(within(TIMEOUT, || sender.is_over() && received(&receiver) == 996), "{:?}", receiver.totals());
-    let count = one(&receiver.finish());
+    let count = one(&receiver.finish_transfer());
     let expected = Datagrams {
         received: 996,
         lost: 4,
@@ -196,23 +201,23 @@ fn what_a_path_drops_repeats_and_reorders_is_reported_exactly() {
         out_of_order_like_iperf3: 3,
     };
     assert_eq!((count.datagrams, count.bytes), (expected, BLOCK * 998));
-    sender.finish();
+    sender.finish_transfer();
 }
 
 #[test]
 fn what_this_host_drops_is_distinguished_from_what_the_network_lost() {
     let (left, right) = connected();
     socket2::SockRef::from(&right).set_recv_buffer_size(10_000).unwrap();
-    let sender = start(Role::Sender, [left], TransferPlan { rate: None, ..of(5_000) });
+    let sender = start(StreamRole::Sender, [left], TransferPlan { rate: None, ..of(5_000) });
     assert!(within(TIMEOUT, || sender.is_over()));
-    assert_eq!(one(&sender.finish()).datagrams_sent, 5_000);
+    assert_eq!(one(&sender.finish_transfer()).datagrams_sent, 5_000);
     // Nobody has read so far.
-    let receiver = start(Role::Receiver, [right], plan());
+    let receiver = start(StreamRole::Receiver, [right], plan());
     assert!(within(TIMEOUT, || {
         let datagrams = receiver.totals().streams[0].datagrams;
         datagrams.received > 0 && datagrams.dropped_here == Some(5_000 - datagrams.received)
     }));
-    let datagrams = one(&receiver.finish()).datagrams;
+    let datagrams = one(&receiver.finish_transfer()).datagrams;
     assert!(datagrams.received < 100, "{datagrams:?}");
     // Those behind the last that arrived are dropped, but not known to be lost.
     assert_eq!((datagrams.lost, datagrams.duplicated), (0, 0));
@@ -225,12 +230,12 @@ fn how_many_joined_datagrams_this_host_dropped_is_not_guessed() {
     let plan = TransferPlan { offload: true, ..plan() };
     fullpipe_sys::join_datagrams(&right).unwrap();
     socket2::SockRef::from(&right).set_recv_buffer_size(10_000).unwrap();
-    let sender = start(Role::Sender, [left], TransferPlan { rate: None, budget: Some(BLOCK * 5_000), ..plan });
+    let sender = start(StreamRole::Sender, [left], TransferPlan { rate: None, budget: Some(BLOCK * 5_000), ..plan });
     assert!(within(TIMEOUT, || sender.is_over()));
-    sender.finish();
-    let receiver = start(Role::Receiver, [right], plan);
+    sender.finish_transfer();
+    let receiver = start(StreamRole::Receiver, [right], plan);
     assert!(within(TIMEOUT, || receiver.totals().streams[0].datagrams.dropped_here.is_none()));
-    let end = receiver.finish();
+    let end = receiver.finish_transfer();
     assert!(end.notes.iter().any(|note| note.contains("joined")), "{:?}", end.notes);
 }
 
@@ -240,7 +245,7 @@ fn a_rate_is_kept() {
     for (mbps, burst) in [(2, None), (40, None), (40, Some(16))] {
         let (left, _right) = connected();
         let rate = BitRate::from_mbps(mbps);
-        let sender = start(Role::Sender, [left], TransferPlan { rate: Some(rate), burst, ..plan() });
+        let sender = start(StreamRole::Sender, [left], TransferPlan { rate: Some(rate), burst, ..plan() });
         thread::sleep(Duration::from_millis(500));
         let sent = sender.totals();
         let (bytes, due) = (sent.streams[0].bytes, rate.bytes_in(sent.at));
@@ -249,7 +254,7 @@ fn a_rate_is_kept() {
         assert!(bytes.as_f64() > due.as_f64() * 0.3, "{bytes} of {due}");
         sender.stop_sending();
         assert!(within(TIMEOUT, || sender.is_over()));
-        let sent = sender.finish().totals;
+        let sent = sender.finish_transfer().totals;
         let most = rate.bytes_in(sent.at) + BLOCK * u64::from(burst.unwrap_or(1));
         assert!(sent.streams[0].bytes <= most, "{} of {most}", sent.streams[0].bytes);
     }
@@ -260,20 +265,20 @@ fn a_port_where_nobody_listens_ends_the_stream_after_a_while() {
     let (left, right) = connected();
     drop(right);
     let begun = Instant::now();
-    let sender = start(Role::Sender, [left], plan());
+    let sender = start(StreamRole::Sender, [left], plan());
     assert!(within(TIMEOUT, || sender.is_over()));
     assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
-    let failures = sender.finish().failures;
+    let failures = sender.finish_transfer().failures;
     assert_eq!(failures[0].1.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 #[test]
 fn a_receiver_that_gets_nothing_and_a_sender_without_a_rate_end_when_reported() {
     let (left, right) = connected();
-    let receiver = start(Role::Receiver, [right], plan());
-    let sender = start(Role::Sender, [left], TransferPlan { rate: None, ..plan() });
+    let receiver = start(StreamRole::Receiver, [right], plan());
+    let sender = start(StreamRole::Sender, [left], TransferPlan { rate: None, ..plan() });
     let (_silent, alone) = connected();
-    let alone = start(Role::Receiver, [alone], plan());
+    let alone = start(StreamRole::Receiver, [alone], plan());
     thread::sleep(Duration::from_millis(100));
     let begun = Instant::now();
     sender.stop_sending();
@@ -281,7 +286,7 @@ fn a_receiver_that_gets_nothing_and_a_sender_without_a_rate_end_when_reported() 
     receiver.stop_sending();
     assert!(!receiver.is_over());
     for end in [sender, receiver, alone] {
-        assert!(end.finish().failures.is_empty());
+        assert!(end.finish_transfer().failures.is_empty());
     }
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
@@ -289,7 +294,7 @@ fn a_receiver_that_gets_nothing_and_a_sender_without_a_rate_end_when_reported() 
 #[test]
 fn foreign_datagrams_harm_nothing() {
     let (left, right) = connected();
-    let receiver = start(Role::Receiver, [right], plan());
+    let receiver = start(StreamRole::Receiver, [right], plan());
     for length in [0, 1, 4, 11] {
         left.send(&[0xff; 16][..length]).unwrap();
     }
@@ -297,10 +302,10 @@ fn foreign_datagrams_harm_nothing() {
     for datagram in hostile {
         left.send(&datagram).unwrap();
     }
-    let counted = |transfer: &Transfer| {
+    let counted = |transfer: &RunningTransfer| {
         let datagrams = transfer.totals().streams[0].datagrams;
         datagrams.received + datagrams.late + datagrams.duplicated
     };
     assert!(within(TIMEOUT, || counted(&receiver) == 3), "{:?}", receiver.totals());
-    assert_eq!(one(&receiver.finish()).bytes.get(), 36);
+    assert_eq!(one(&receiver.finish_transfer()).bytes.get(), 36);
 }

@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use fullpipe_model::window::{bdp, rate};
+use fullpipe_model::window::{bdp, rate_of_window};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rtt: Span = arguments.next().unwrap_or_else(|| "173ms".to_owned()).parse()?;
     println!("{capacity} over {rtt} needs a window of {}", bdp(capacity, rtt));
     for window in [ByteCount::from_kib(64), ByteCount::from_mib(1), ByteCount::from_mib(16)] {
-        println!("a window of {window} gives {}", rate(window, rtt).min(capacity));
+        println!("a window of {window} gives {}", rate_of_window(window, rtt).min(capacity));
     }
     Ok(())
 }

@@ -42,8 +42,8 @@ impl Application {
     /// Returns the rate that the window allows at this round-trip time, as a rate of the program's data; `None` where
     /// it sets no limit. Published transfers stay a little below: of 171 Mbit/s at an RTT of 98 ms, rsync over ssh had
     /// 161, and scp 150 at best and 119 on average.
-    pub fn ceiling(&self, rtt: Span) -> Option<BitRate> {
-        Some(window::rate(self.window?, rtt))
+    pub fn window_ceiling(&self, rtt: Span) -> Option<BitRate> {
+        Some(window::rate_of_window(self.window?, rtt))
     }
 
     /// Returns the rate to be expected of a long transfer over a path with this RTT and this rate of its link; `None`
@@ -54,11 +54,11 @@ impl Application {
     /// its last byte is there, the time of a part on the link after the first. Measured with OpenSSH 9.2 over 1 Gbit/s
     /// × 98 ms, by what both ends wrote of their grants: 49 113 bytes were kept on average, where this has 49 152; the
     /// rate was 161.3 Mbit/s, and is 165.9 here.
-    pub fn expected(&self, rtt: Span, link: Option<BitRate>) -> Option<BitRate> {
+    pub fn expected_rate(&self, rtt: Span, link: Option<BitRate>) -> Option<BitRate> {
         let kept = ByteCount::new(self.grants_after.get() / 2);
         let part =
             link.filter(|link| *link > BitRate::ZERO).map_or(Span::ZERO, |link| link.time_for(self.grants_after));
-        Some(window::rate(self.window?.saturating_sub(kept), rtt + part))
+        Some(window::rate_of_window(self.window?.saturating_sub(kept), rtt + part))
     }
 
     fn is_called(&self, name: &str) -> bool {
@@ -67,7 +67,7 @@ impl Application {
 }
 
 /// The application of this name or alias; case does not matter.
-pub fn named(name: &str) -> Option<&'static Application> {
+pub fn find_application(name: &str) -> Option<&'static Application> {
     APPLICATIONS.iter().find(|application| application.is_called(name))
 }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_channel_of_openssh_ends_at_168_megabits_over_a_tenth_of_a_second() {
-        let ssh = named("scp").unwrap();
+        let ssh = find_application("scp").unwrap();
         for (rtt_ms, rate) in [
             (10, "1.678 Gbit/s"),
             (50, "335.5 Mbit/s"),
@@ -220,24 +220,27 @@ mod tests {
             (200, "83.89 Mbit/s"),
             (300, "55.92 Mbit/s"),
         ] {
-            assert_eq!(ssh.ceiling(Span::from_millis(rtt_ms)).unwrap().to_string(), rate, "{rtt_ms} ms");
+            assert_eq!(ssh.window_ceiling(Span::from_millis(rtt_ms)).unwrap().to_string(), rate, "{rtt_ms} ms");
         }
     }
 
     #[test]
     fn a_channel_reaches_a_little_less_than_its_window_and_never_more() {
-        let ssh = named("scp").unwrap();
+        let ssh = find_application("scp").unwrap();
         let gigabit = Some(BitRate::from_mbps(1000));
         // 161.3 Mbit/s were measured.
-        assert_eq!(ssh.expected(Span::from_millis(98), gigabit).unwrap().to_string(), "165.9 Mbit/s");
+        assert_eq!(ssh.expected_rate(Span::from_millis(98), gigabit).unwrap().to_string(), "165.9 Mbit/s");
         for millis in [4, 20, 98, 300] {
             let rtt = Span::from_millis(millis);
-            assert!(ssh.expected(rtt, gigabit) < ssh.expected(rtt, None), "{millis} ms");
-            assert!(ssh.expected(rtt, None) < ssh.ceiling(rtt), "{millis} ms");
+            assert!(ssh.expected_rate(rtt, gigabit) < ssh.expected_rate(rtt, None), "{millis} ms");
+            assert!(ssh.expected_rate(rtt, None) < ssh.window_ceiling(rtt), "{millis} ms");
         }
-        let dropbear = named("Dropbear").unwrap();
-        assert_eq!(dropbear.expected(Span::from_millis(98), gigabit), dropbear.ceiling(Span::from_millis(98)));
-        assert_eq!(named("curl").unwrap().expected(Span::from_millis(98), gigabit), None);
+        let dropbear = find_application("Dropbear").unwrap();
+        assert_eq!(
+            dropbear.expected_rate(Span::from_millis(98), gigabit),
+            dropbear.window_ceiling(Span::from_millis(98))
+        );
+        assert_eq!(find_application("curl").unwrap().expected_rate(Span::from_millis(98), gigabit), None);
     }
 
     /// Returns the rate of a channel over a link, in virtual time, by the rules of OpenSSH: packets of 4 to 32 KiB as
@@ -300,11 +303,11 @@ mod tests {
 
     #[test]
     fn a_channel_in_virtual_time_has_the_expected_rate_over_every_path() {
-        let ssh = named("ssh").unwrap();
+        let ssh = find_application("ssh").unwrap();
         for (millis, mbps) in [(20, 1000), (50, 500), (98, 1000), (98, 200), (200, 1000), (300, 100), (300, 1000)] {
             let rtt = Span::from_millis(millis);
             let link = BitRate::from_mbps(mbps);
-            let expected = ssh.expected(rtt, Some(link)).unwrap().as_f64();
+            let expected = ssh.expected_rate(rtt, Some(link)).unwrap().as_f64();
             let ratio = in_virtual_time(rtt.as_secs_f64(), link.as_f64()) / expected;
             assert!((0.97..1.03).contains(&ratio), "{millis} ms, {mbps} Mbit/s: {ratio:.3}");
         }
@@ -313,26 +316,26 @@ mod tests {
     #[test]
     fn programs_that_leave_it_to_tcp_have_no_ceiling() {
         for name in ["curl", "rsync daemon", "HPN-SSH"] {
-            assert_eq!(named(name).unwrap().ceiling(Span::from_millis(98)), None, "{name}");
+            assert_eq!(find_application(name).unwrap().window_ceiling(Span::from_millis(98)), None, "{name}");
         }
     }
 
     #[test]
     fn sftp_has_as_much_under_way_as_its_channel_holds() {
-        assert_eq!(named("sftp").unwrap().window, Some(ByteCount::from_kib(64 * 32)));
+        assert_eq!(find_application("sftp").unwrap().window, Some(ByteCount::from_kib(64 * 32)));
     }
 
     #[test]
     fn old_sftp_of_go_reached_most_of_its_window() {
         // 72 Mbit/s, measured at an RTT of 200 ms.
-        let ceiling = named("pkg/sftp").unwrap().ceiling(Span::from_millis(200)).unwrap();
+        let ceiling = find_application("pkg/sftp").unwrap().window_ceiling(Span::from_millis(200)).unwrap();
         assert_eq!(format!("{:.2}", 72.0 / ceiling.as_mbps()), "0.86");
     }
 
     #[test]
     fn names_are_found_whatever_their_case_and_only_once() {
-        assert_eq!(named("openssh"), named("SSH"));
-        assert_eq!(named("telnet"), None);
+        assert_eq!(find_application("openssh"), find_application("SSH"));
+        assert_eq!(find_application("telnet"), None);
         let names = APPLICATIONS.iter().flat_map(|application| application.aliases.iter().chain([&application.name]));
         for name in names {
             let of_that_name = APPLICATIONS.iter().filter(|application| application.is_called(name));
@@ -344,7 +347,7 @@ mod tests {
         #[test]
         fn a_longer_way_is_never_faster(nanos: u64, longer: u64) {
             for application in APPLICATIONS {
-                let at = |nanos| application.ceiling(Span::from_nanos(nanos));
+                let at = |nanos| application.window_ceiling(Span::from_nanos(nanos));
                 prop_assert!(at(nanos.saturating_add(longer)) <= at(nanos));
             }
         }

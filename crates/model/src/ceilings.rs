@@ -3,13 +3,13 @@
 use fullpipe_record::{Buffer, Limit};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::connection::Connection;
-use crate::loss::{self, CongestionControl, Sight};
-use crate::{Likely, queue, window};
+use crate::connection::ConnectionTerms;
+use crate::loss::{self, CongestionControl, SeenLosses};
+use crate::{LikelyFactor, queue, window};
 
 /// A ceiling without its words.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Figures {
+pub(crate) struct CeilingFigures {
     pub(crate) kind: Limit,
     pub(crate) textbook: BitRate,
     pub(crate) kernel_model: BitRate,
@@ -21,109 +21,108 @@ pub(crate) struct Figures {
 
 /// Every ceiling of a connection; `None` where what is known of the path sets none.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Ceilings {
-    pub(crate) receive_window: Figures,
-    pub(crate) send_buffer: Figures,
-    pub(crate) capacity: Option<Figures>,
+pub(crate) struct ConnectionCeilings {
+    pub(crate) receive_window: CeilingFigures,
+    pub(crate) send_buffer: CeilingFigures,
+    pub(crate) capacity: Option<CeilingFigures>,
     /// Rate that the sending program was asked for.
-    pub(crate) offered: Option<Figures>,
+    pub(crate) offered: Option<CeilingFigures>,
     /// The maximum pace of its sockets.
-    pub(crate) pacing: Option<Figures>,
-    pub(crate) loss: Option<Figures>,
+    pub(crate) pacing: Option<CeilingFigures>,
+    pub(crate) loss: Option<CeilingFigures>,
 }
 
-impl Ceilings {
-    pub(crate) fn of(connection: &Connection) -> Self {
+impl ConnectionCeilings {
+    pub(crate) fn from_connection(connection: &ConnectionTerms) -> Self {
         Self {
             receive_window: receive_window(connection),
             send_buffer: send_buffer(connection),
-            capacity: capacity(connection),
-            offered: connection.request.rate.map(|rate| each(connection, Limit::SenderApplication, rate)),
-            pacing: connection.request.pacing.map(|pace| each(connection, Limit::Pacing, pace)),
-            loss: loss(connection),
+            capacity: capacity_ceiling(connection),
+            offered: connection.request.rate.map(|rate| requested_ceiling(connection, Limit::SenderApplication, rate)),
+            pacing: connection.request.pacing.map(|pace| requested_ceiling(connection, Limit::Pacing, pace)),
+            loss: loss_ceiling(connection),
         }
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Figures> {
+    pub(crate) fn iter_figures(&self) -> impl Iterator<Item = &CeilingFigures> {
         self.without_chance().chain(&self.loss)
     }
 
     /// The ceilings that a rule gives.
-    pub(crate) fn without_chance(&self) -> impl Iterator<Item = &Figures> {
+    pub(crate) fn without_chance(&self) -> impl Iterator<Item = &CeilingFigures> {
         let asked = self.offered.iter().chain(&self.pacing);
         [&self.receive_window, &self.send_buffer].into_iter().chain(&self.capacity).chain(asked)
     }
 
     /// The one with the lowest `kernel_model` rate.
-    pub(crate) fn lowest(&self) -> &Figures {
-        self.all().fold(
-            &self.receive_window,
-            |least, other| if other.kernel_model < least.kernel_model { other } else { least },
-        )
+    pub(crate) fn lowest_figures(&self) -> &CeilingFigures {
+        self.iter_figures().fold(&self.receive_window, |least, other| {
+            if other.kernel_model < least.kernel_model { other } else { least }
+        })
     }
 
     /// Returns the rate that all of them together leave, by one of their figures: the least, and less where loss cuts
     /// at the same height.
-    pub(crate) fn together(&self, rate: impl Fn(&Figures) -> BitRate) -> BitRate {
+    pub(crate) fn combined_rate(&self, rate: impl Fn(&CeilingFigures) -> BitRate) -> BitRate {
         let by_rule = self.without_chance().map(&rate).min().unwrap_or(window::UNBOUNDED);
         match self.loss.as_ref().map(rate) {
-            Some(by_chance) => BitRate::from_bps_f64(loss::together(by_chance.as_f64(), by_rule.as_f64())),
+            Some(by_chance) => BitRate::from_bps_f64(loss::smooth_min(by_chance.as_f64(), by_rule.as_f64())),
             None => by_rule,
         }
     }
 }
 
-fn receive_window(connection: &Connection) -> Figures {
+fn receive_window(connection: &ConnectionTerms) -> CeilingFigures {
     let buffer = connection.receive;
     let advertised = match connection.request.buffer {
-        Buffer::Window(wanted) => wanted.min(buffer.advertised()),
-        Buffer::Automatic | Buffer::Request(_) => buffer.advertised(),
+        Buffer::Window(wanted) => wanted.min(buffer.max_window()),
+        Buffer::Automatic | Buffer::Request(_) => buffer.max_window(),
     };
-    let windows = Windows { textbook: advertised, kernel_model: connection.allowed_in_flight() };
+    let windows = StreamWindows { textbook: advertised, kernel_model: connection.allowed_in_flight() };
     let used = connection.share_of_window_used(windows.kernel_model);
-    per_stream(connection, Limit::ReceiveWindow, &windows, used, Likely::by_rule())
+    per_stream(connection, Limit::ReceiveWindow, &windows, used, LikelyFactor::by_rule())
 }
 
-fn send_buffer(connection: &Connection) -> Figures {
-    let windows = Windows { textbook: connection.send, kernel_model: connection.send };
-    per_stream(connection, Limit::SendBuffer, &windows, connection.uses().get(), connection.send_fill())
+fn send_buffer(connection: &ConnectionTerms) -> CeilingFigures {
+    let windows = StreamWindows { textbook: connection.send, kernel_model: connection.send };
+    per_stream(connection, Limit::SendBuffer, &windows, connection.sending_share().get(), connection.send_fill())
 }
 
-fn capacity(connection: &Connection) -> Option<Figures> {
+fn capacity_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
     let rate = connection.path.forward.rate?;
     let payload = connection.payload_capacity()?;
-    let rule = Likely::by_rule();
+    let rule = LikelyFactor::by_rule();
     let fills = match connection.control {
-        CongestionControl::Bbr => connection.uses().get() * arriving(connection),
+        CongestionControl::Bbr => connection.sending_share().get() * delivered_share(connection),
         _ => 1.0,
     };
-    Some(Figures {
+    Some(CeilingFigures {
         kind: Limit::Capacity,
         textbook: rate,
-        kernel_model: payload.scaled(fills),
-        low: payload.scaled(fills * rule.low.get() * drop_tail_utilisation(connection).get()),
-        high: payload.scaled(rule.high.get()).min(rate),
+        kernel_model: payload.scale_by(fills),
+        low: payload.scale_by(fills * rule.low.get() * drop_tail_utilisation(connection).get()),
+        high: payload.scale_by(rule.high.get()).min(rate),
         window: None,
     })
 }
 
 /// A rate of payload that each stream was asked to keep to. The kernel paces payload too: it counts a packet before its
 /// headers are added (`tcp_update_skb_after_send`), but for the discipline `fq`, which counts them.
-fn each(connection: &Connection, kind: Limit, asked: BitRate) -> Figures {
-    let rate = asked.scaled(f64::from(connection.request.streams));
-    let rule = Likely::by_rule();
-    Figures {
+fn requested_ceiling(connection: &ConnectionTerms, kind: Limit, asked: BitRate) -> CeilingFigures {
+    let rate = asked.scale_by(f64::from(connection.request.streams));
+    let rule = LikelyFactor::by_rule();
+    CeilingFigures {
         kind,
         textbook: rate,
         kernel_model: rate,
-        low: rate.scaled(rule.low.get()),
-        high: rate.scaled(rule.high.get()),
+        low: rate.scale_by(rule.low.get()),
+        high: rate.scale_by(rule.high.get()),
         window: None,
     }
 }
 
 /// The share of what BBR sends that arrives: it fills the link with what is then lost, too, unless that is lost before.
-fn arriving(connection: &Connection) -> f64 {
+fn delivered_share(connection: &ConnectionTerms) -> f64 {
     1.0 - connection.path.forward.loss.unwrap_or(Ratio::ZERO).get().min(1.0)
 }
 
@@ -132,27 +131,27 @@ fn arriving(connection: &Connection) -> f64 {
 ///
 /// The queue lowers only `low`: CUBIC does better than the sawtooth of the formula, several streams
 /// seldom back off together, and a link that the window cannot overfill loses nothing.
-fn drop_tail_utilisation(connection: &Connection) -> Ratio {
+fn drop_tail_utilisation(connection: &ConnectionTerms) -> Ratio {
     let (Some(bdp), Some(queue)) = (connection.bdp(), connection.path.forward.queue) else {
         return Ratio::ONE;
     };
     if in_flight_at_most(connection) > bdp + queue {
-        queue::utilisation(connection.control, queue, bdp)
+        queue::link_utilisation(connection.control, queue, bdp)
     } else {
         Ratio::ONE
     }
 }
 
 /// Returns the bytes that the buffers of all streams allow in flight.
-fn in_flight_at_most(connection: &Connection) -> ByteCount {
+fn in_flight_at_most(connection: &ConnectionTerms) -> ByteCount {
     connection.allowed_in_flight().min(connection.send) * u64::from(connection.request.streams)
 }
 
-fn loss(connection: &Connection) -> Option<Figures> {
+fn loss_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
     let share = connection.path.forward.loss?;
     let kept = connection.window_under(share)?;
-    let windows = Windows { textbook: loss::mathis(share, connection.mss), kernel_model: kept };
-    let likely = losses_seen(connection, share, kept).likely(connection.control, share);
+    let windows = StreamWindows { textbook: loss::mathis_window(share, connection.mss), kernel_model: kept };
+    let likely = losses_seen(connection, share, kept).likely_rate(connection.control, share);
     Some(per_stream(connection, Limit::Loss, &windows, 1.0, likely))
 }
 
@@ -160,13 +159,13 @@ fn loss(connection: &Connection) -> Option<Figures> {
 const FEW: f64 = 50.0;
 
 /// The losses that all streams should see in steady state, if they are few.
-pub(crate) fn few_losses(connection: &Connection) -> Option<f64> {
+pub(crate) fn few_losses(connection: &ConnectionTerms) -> Option<f64> {
     let share = connection.path.forward.loss?;
     let kept = connection.window_under(share)?;
     Some(losses_seen(connection, share, kept).steady).filter(|losses| *losses < FEW)
 }
 
-fn losses_seen(connection: &Connection, share: Ratio, kept: ByteCount) -> Sight {
+fn losses_seen(connection: &ConnectionTerms, share: Ratio, kept: ByteCount) -> SeenLosses {
     let request = connection.request;
     let streams = f64::from(request.streams);
     let mss = connection.mss.as_f64();
@@ -178,11 +177,14 @@ fn losses_seen(connection: &Connection, share: Ratio, kept: ByteCount) -> Sight 
     // Slow start ends at a bound, or about 1 ÷ p segments on, when the first loss is noticed.
     let bound = slow_start_at_most(connection).as_f64() / mss;
     let peak = bound.min(1.0 / share.get());
-    Sight { steady: segments * share.get(), descent: streams * Sight::descent(connection.control, peak, mean) }
+    SeenLosses {
+        steady: segments * share.get(),
+        descent: streams * SeenLosses::descent_losses(connection.control, peak, mean),
+    }
 }
 
 /// The window at which slow start of each stream ends where nothing is lost at random.
-fn slow_start_at_most(connection: &Connection) -> ByteCount {
+fn slow_start_at_most(connection: &ConnectionTerms) -> ByteCount {
     let streams = u64::from(connection.request.streams).max(1);
     let each = connection.allowed_in_flight().min(connection.send);
     match (connection.bdp(), connection.path.forward.queue) {
@@ -192,22 +194,28 @@ fn slow_start_at_most(connection: &Connection) -> ByteCount {
 }
 
 /// Bytes in flight of each stream, by the textbook and by the running kernel.
-struct Windows {
+struct StreamWindows {
     textbook: ByteCount,
     kernel_model: ByteCount,
 }
 
 /// A ceiling of one window per round trip and stream, of which the share `used` of the time. The textbook's round trip
 /// is propagation alone; that of the kernel model has the serialisation too.
-fn per_stream(connection: &Connection, kind: Limit, windows: &Windows, used: f64, likely: Likely) -> Figures {
+fn per_stream(
+    connection: &ConnectionTerms,
+    kind: Limit,
+    windows: &StreamWindows,
+    used: f64,
+    likely: LikelyFactor,
+) -> CeilingFigures {
     let streams = u64::from(connection.request.streams);
-    let whole = window::rate(windows.kernel_model * streams, connection.rtt).scaled(used);
-    Figures {
+    let whole = window::rate_of_window(windows.kernel_model * streams, connection.rtt).scale_by(used);
+    CeilingFigures {
         kind,
-        textbook: window::rate(windows.textbook * streams, connection.path.rtt()),
-        kernel_model: whole.scaled(likely.mid.get()),
-        low: whole.scaled(likely.low.get()),
-        high: whole.scaled(likely.high.get()),
-        window: Some(windows.kernel_model.scaled(likely.mid.get())),
+        textbook: window::rate_of_window(windows.textbook * streams, connection.path.rtt()),
+        kernel_model: whole.scale_by(likely.mid.get()),
+        low: whole.scale_by(likely.low.get()),
+        high: whole.scale_by(likely.high.get()),
+        window: Some(windows.kernel_model.scale_by(likely.mid.get())),
     }
 }

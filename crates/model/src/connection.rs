@@ -4,10 +4,10 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use crate::framing;
 use crate::kernel::{self, ReceiveBuffer};
 use crate::loss::{self, CongestionControl};
-use crate::{Likely, window};
+use crate::{LikelyFactor, window};
 
 /// The values that the two ends of a connection agree on, from the path, their settings and the load.
-pub(crate) struct Connection<'a> {
+pub(crate) struct ConnectionTerms<'a> {
     pub(crate) path: &'a Path,
     pub(crate) sender: &'a HostSettings,
     pub(crate) receiver: &'a HostSettings,
@@ -27,7 +27,7 @@ pub(crate) struct Connection<'a> {
     pub(crate) send: ByteCount,
 }
 
-impl<'a> Connection<'a> {
+impl<'a> ConnectionTerms<'a> {
     pub(crate) fn new(
         path: &'a Path,
         sender: &'a HostSettings,
@@ -36,7 +36,7 @@ impl<'a> Connection<'a> {
     ) -> Self {
         let timestamps = sender.timestamps && receiver.timestamps;
         let headers = framing::tcp_headers(path.forward.ip, timestamps);
-        let mss = framing::mss(path.forward.inner_mtu(), path.forward.ip, timestamps, request.mss);
+        let mss = framing::segment_payload(path.forward.inner_mtu(), path.forward.ip, timestamps, request.mss);
         let fixed = match request.buffer {
             Buffer::Automatic => None,
             Buffer::Request(bytes) => Some(bytes),
@@ -47,7 +47,7 @@ impl<'a> Connection<'a> {
             sender,
             receiver,
             request,
-            control: CongestionControl::named(control_name(sender, request)).unwrap_or(CongestionControl::Reno),
+            control: CongestionControl::from_name(control_name(sender, request)).unwrap_or(CongestionControl::Reno),
             mss,
             headers,
             rtt: loaded_rtt(path, mss, headers),
@@ -70,12 +70,13 @@ impl<'a> Connection<'a> {
     /// The share of the time that the congestion control uses: all of it but BBR's probes for the round-trip time. The
     /// first comes 10 s after the least round-trip time was last seen, so in a transfer of 12 s sometimes (both were
     /// measured).
-    pub(crate) fn uses(&self) -> Ratio {
+    pub(crate) fn sending_share(&self) -> Ratio {
         let lasts = self.request.bytes.map_or(self.request.omit + self.request.duration, |_| Span::MAX);
-        let probed = Ratio::of(lasts.saturating_sub(loss::PROBE_RTT_EVERY).as_secs_f64(), lasts.as_secs_f64());
+        let probed =
+            Ratio::from_quotient(lasts.saturating_sub(loss::PROBE_RTT_EVERY).as_secs_f64(), lasts.as_secs_f64());
         match self.control {
             CongestionControl::Bbr => {
-                let spent = 1.0 - loss::bbr::fills(self.rtt).get();
+                let spent = 1.0 - loss::bbr::sending_share(self.rtt).get();
                 Ratio::new(1.0 - spent * probed.get())
             }
             _ => Ratio::ONE,
@@ -85,7 +86,7 @@ impl<'a> Connection<'a> {
     /// Returns the share of the rate of a receive window that is used: all but BBR's probes and the waits for whole
     /// trains.
     pub(crate) fn share_of_window_used(&self, window: ByteCount) -> f64 {
-        self.uses().get() * self.kept_by_trains(window)
+        self.sending_share().get() * self.kept_by_trains(window)
     }
 
     /// Bytes that each stream keeps in flight where nothing but the receive window limits it.
@@ -95,8 +96,8 @@ impl<'a> Connection<'a> {
     }
 
     /// The payload in each stream's send buffer ÷ the buffer.
-    pub(crate) fn send_fill(&self) -> Likely {
-        kernel::fill(self.request.writer, self.path.segmentation, self.mss, self.send, self.rtt)
+    pub(crate) fn send_fill(&self) -> LikelyFactor {
+        kernel::mean_fill(self.request.writer, self.path.segmentation, self.mss, self.send, self.rtt)
     }
 
     /// Returns the share, after waiting for a whole train, of the rate that `window` gives each stream, from 0 to 1.
@@ -107,8 +108,8 @@ impl<'a> Connection<'a> {
     /// 20 ms, for windows of 0.5 and 0.7 BDPs.
     pub(crate) fn kept_by_trains(&self, window: ByteCount) -> f64 {
         let Some(capacity) = self.payload_capacity() else { return 1.0 };
-        let longest = Ratio::of(self.waits_for_trains().as_secs_f64(), self.rtt.as_secs_f64()).get();
-        let without = window::rate(window, self.rtt).relative_to(capacity);
+        let longest = Ratio::from_quotient(self.waits_for_trains().as_secs_f64(), self.rtt.as_secs_f64()).get();
+        let without = window::rate_of_window(window, self.rtt).relative_to(capacity);
         // Of the share of the link that is left, so that kept = 1 ÷ (1 + longest · without · kept).
         let kept = 2.0 / (1.0 + (1.0 + 4.0 * longest * without).sqrt());
         kept.max(1.0 / (1.0 + longest))
@@ -124,8 +125,8 @@ impl<'a> Connection<'a> {
     }
 
     /// Payload ÷ bytes on the wire.
-    pub(crate) fn efficiency(&self) -> Ratio {
-        framing::efficiency(self.mss, self.headers, self.path.forward.overhead())
+    pub(crate) fn payload_share(&self) -> Ratio {
+        framing::payload_share(self.mss, self.headers, self.path.forward.packet_overhead())
     }
 
     /// Bandwidth × round-trip time.
@@ -135,7 +136,7 @@ impl<'a> Connection<'a> {
 
     /// Payload of a full bottleneck.
     pub(crate) fn payload_capacity(&self) -> Option<BitRate> {
-        Some(self.path.forward.rate?.scaled(self.efficiency().get()))
+        Some(self.path.forward.rate?.scale_by(self.payload_share().get()))
     }
 
     /// Payload that each stream must have in flight so that together they fill the bottleneck; twice that under BBR,
@@ -154,14 +155,16 @@ fn control_name<'a>(sender: &'a HostSettings, request: &'a Request) -> &'a str {
 
 fn loaded_rtt(path: &Path, mss: ByteCount, headers: ByteCount) -> Span {
     let time_on_line = |rate: Option<BitRate>, bytes| rate.map_or(Span::ZERO, |rate| rate.time_for(bytes));
-    let segments = framing::wire_bytes(mss, headers, path.forward.overhead()) * 2;
-    let acknowledgement = framing::wire_bytes(ByteCount::ZERO, headers, path.reverse.overhead());
+    let segments = framing::wire_bytes(mss, headers, path.forward.packet_overhead()) * 2;
+    let acknowledgement = framing::wire_bytes(ByteCount::ZERO, headers, path.reverse.packet_overhead());
     path.rtt() + time_on_line(path.forward.rate, segments) + time_on_line(path.reverse.rate, acknowledgement)
 }
 
 /// Scaling works only where both ends offer it.
 fn receive_buffer(sender: &HostSettings, receiver: &HostSettings, fixed: Option<ByteCount>) -> ReceiveBuffer {
-    let buffer =
-        fixed.map_or_else(|| ReceiveBuffer::automatic(receiver), |request| ReceiveBuffer::fixed(receiver, request));
+    let buffer = fixed.map_or_else(
+        || ReceiveBuffer::autotuned_buffer(receiver),
+        |request| ReceiveBuffer::fixed_buffer(receiver, request),
+    );
     if sender.window_scaling { buffer } else { buffer.without_scaling() }
 }

@@ -10,7 +10,7 @@ use crate::{datagrams, queue};
 /// `receiver`.
 ///
 /// Datagrams do not give way: together they take what they offer, each a share as it offers, up to the whole link, and
-/// leave TCP the rest ([`queue::unresponsive`]). Streams of TCP share that as max-min fairness has it: each what it
+/// leave TCP the rest ([`queue::unresponsive_shares`]). Streams of TCP share that as max-min fairness has it: each what it
 /// would take alone, or an equal share where that is less.
 pub fn predict_with_cross_traffic(
     path: &Path,
@@ -19,9 +19,9 @@ pub fn predict_with_cross_traffic(
     request: &Request,
     cross_traffic: &[Request],
 ) -> Prediction {
-    let shared = Shared { path, sender, receiver };
+    let shared = SharedLink { path, sender, receiver };
     let share = match path.forward.rate {
-        Some(link) if !cross_traffic.is_empty() => shared.share(link, request, cross_traffic),
+        Some(link) if !cross_traffic.is_empty() => shared.share_of_link(link, request, cross_traffic),
         _ => path.forward.rate,
     };
     let mut rest = path.clone();
@@ -32,46 +32,47 @@ pub fn predict_with_cross_traffic(
 /// Returns the part of `path` that the datagrams among the loads `cross_traffic` leave.
 pub fn left_by_cross_traffic(path: &Path, cross_traffic: &[Request]) -> Path {
     let datagrams = cross_traffic.iter().filter(|other| other.transport == Transport::Udp);
-    let offered = BitRate::from_bps_f64(datagrams.map(|other| offers(&path.forward, other)).sum::<f64>());
+    let offered = BitRate::from_bps_f64(datagrams.map(|other| offered_rate(&path.forward, other)).sum::<f64>());
     let mut left = path.clone();
-    left.forward.rate = path.forward.rate.map(|link| queue::unresponsive(offered, link).left);
+    left.forward.rate = path.forward.rate.map(|link| queue::unresponsive_shares(offered, link).left);
     left
 }
 
 /// Returns the rate of `load` on the wire of `direction` where it is of datagrams.
-fn offers(direction: &PathDirection, load: &Request) -> f64 {
-    datagrams::offered(load).as_f64() / datagrams::efficiency(direction, load).get()
+fn offered_rate(direction: &PathDirection, load: &Request) -> f64 {
+    datagrams::offered_rate(load).as_f64() / datagrams::payload_share(direction, load).get()
 }
 
 /// A link that more than one load uses. Its rates are those on the wire.
-struct Shared<'a> {
+struct SharedLink<'a> {
     path: &'a Path,
     sender: &'a HostSettings,
     receiver: &'a HostSettings,
 }
 
-impl Shared<'_> {
+impl SharedLink<'_> {
     /// Returns the rate of `link` that `cross_traffic` leaves to `request`.
-    fn share(&self, link: BitRate, request: &Request, cross_traffic: &[Request]) -> Option<BitRate> {
+    fn share_of_link(&self, link: BitRate, request: &Request, cross_traffic: &[Request]) -> Option<BitRate> {
         let of_kind = |transport| cross_traffic.iter().filter(move |other| other.transport == transport);
         Some(match request.transport {
             Transport::Udp => {
-                let datagrams = of_kind(Transport::Udp).map(|other| offers(&self.path.forward, other)).sum::<f64>();
-                let own = offers(&self.path.forward, request);
-                link.scaled((own / (own + datagrams).max(1.0)).max(1.0 - datagrams / link.as_f64()))
+                let datagrams =
+                    of_kind(Transport::Udp).map(|other| offered_rate(&self.path.forward, other)).sum::<f64>();
+                let own = offered_rate(&self.path.forward, request);
+                link.scale_by((own / (own + datagrams).max(1.0)).max(1.0 - datagrams / link.as_f64()))
             }
             Transport::Tcp => {
                 let left = left_by_cross_traffic(self.path, cross_traffic).forward.rate?;
-                let taken = of_kind(Transport::Tcp).map(|other| self.alone(other)).sum::<f64>();
+                let taken = of_kind(Transport::Tcp).map(|other| self.unshared_rate(other)).sum::<f64>();
                 let others = of_kind(Transport::Tcp).map(|other| f64::from(other.streams)).sum::<f64>();
                 let fair = f64::from(request.streams) / (f64::from(request.streams) + others).max(1.0);
-                left.scaled(fair.max(1.0 - taken / left.as_f64().max(1.0)))
+                left.scale_by(fair.max(1.0 - taken / left.as_f64().max(1.0)))
             }
         })
     }
 
     /// Returns the rate of a `load` of TCP on the wire if it had the link to itself.
-    fn alone(&self, load: &Request) -> f64 {
+    fn unshared_rate(&self, load: &Request) -> f64 {
         let alone = predict(self.path, self.sender, self.receiver, load);
         alone.kernel_model.as_f64() / alone.efficiency.get()
     }
@@ -94,8 +95,8 @@ mod tests {
     }
 
     fn of(request: &Request, cross_traffic: &[Request]) -> f64 {
-        let path = fixture::path(BitRate::from_mbps(100), Span::from_millis(100));
-        let host = fixture::settings("6.18.44");
+        let path = fixture::ethernet_path(BitRate::from_mbps(100), Span::from_millis(100));
+        let host = fixture::default_settings("6.18.44");
         predict_with_cross_traffic(&path, &host, &host, request, cross_traffic).kernel_model.as_mbps()
     }
 

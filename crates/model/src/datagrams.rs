@@ -4,46 +4,47 @@ use fullpipe_record::{Ceiling, Limit, Path, PathDirection, Prediction, Ramp, Req
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::window::UNBOUNDED;
-use crate::{Likely, framing, window};
+use crate::{LikelyFactor, framing, window};
 
 /// The payload of each datagram that `request` sends along `direction`: its block, or what one packet holds.
-pub fn payload(direction: &PathDirection, request: &Request) -> ByteCount {
+pub fn datagram_payload(direction: &PathDirection, request: &Request) -> ByteCount {
     let fits = direction.inner_mtu().saturating_sub(framing::udp_headers(direction.ip));
     if request.block == ByteCount::ZERO { fits } else { request.block }
 }
 
 /// Payload ÷ bytes on the wire, from 0 to 1. A datagram that fits no packet travels as fragments, each with an IP
 /// header of its own and, but for the last, a multiple of 8 bytes (RFC 791, section 2.3).
-pub fn efficiency(direction: &PathDirection, request: &Request) -> Ratio {
+pub fn payload_share(direction: &PathDirection, request: &Request) -> Ratio {
     const FRAGMENT_UNIT: u64 = 8;
-    let payload = payload(direction, request);
-    let whole = payload + framing::udp_headers(direction.ip).saturating_sub(direction.ip.header());
-    let room = direction.inner_mtu().saturating_sub(direction.ip.header());
+    let payload = datagram_payload(direction, request);
+    let whole = payload + framing::udp_headers(direction.ip).saturating_sub(direction.ip.header_bytes());
+    let room = direction.inner_mtu().saturating_sub(direction.ip.header_bytes());
     let packets = if whole <= room {
         1
     } else {
         whole.get().div_ceil((room.get() / FRAGMENT_UNIT * FRAGMENT_UNIT).max(FRAGMENT_UNIT))
     };
-    let around = (direction.ip.header() + direction.overhead()) * packets;
-    Ratio::of(payload.as_f64(), (whole + around).as_f64())
+    let around = (direction.ip.header_bytes() + direction.packet_overhead()) * packets;
+    Ratio::from_quotient(payload.as_f64(), (whole + around).as_f64())
 }
 
 /// The rate that all streams of `request` offer; [`UNBOUNDED`] where they send as fast as they can.
-pub fn offered(request: &Request) -> BitRate {
-    request.rate.map_or(UNBOUNDED, |rate| rate.scaled(f64::from(request.streams)))
+pub fn offered_rate(request: &Request) -> BitRate {
+    request.rate.map_or(UNBOUNDED, |rate| rate.scale_by(f64::from(request.streams)))
 }
 
 /// Returns the arrivals to expect of the datagrams of `request`: the offered rate, up to the link's, less those lost at
 /// random. `textbook` counts a link by its own rate; `kernel_model` has the headers of these datagrams.
-pub(crate) fn predict(path: &Path, request: &Request) -> Prediction {
+pub(crate) fn predict_datagrams(path: &Path, request: &Request) -> Prediction {
     let forward = &path.forward;
-    let efficiency = efficiency(forward, request);
+    let efficiency = payload_share(forward, request);
     let arriving = 1.0 - forward.loss.unwrap_or(Ratio::ZERO).get().min(1.0);
-    let offered = offered(request);
-    let sender = ceiling(Limit::SenderApplication, offered, offered.scaled(arriving), format!("{offered} offered"));
+    let offered = offered_rate(request);
+    let sender =
+        datagram_ceiling(Limit::SenderApplication, offered, offered.scale_by(arriving), format!("{offered} offered"));
     let capacity = forward.rate.map(|rate| {
-        let payload = rate.scaled(efficiency.get() * arriving);
-        ceiling(Limit::Capacity, rate, payload, format!("{rate} × {efficiency}"))
+        let payload = rate.scale_by(efficiency.get() * arriving);
+        datagram_ceiling(Limit::Capacity, rate, payload, format!("{rate} × {efficiency}"))
     });
     let mut ceilings: Vec<Ceiling> = std::iter::once(sender).chain(capacity).collect();
     ceilings.sort_by_key(|ceiling| ceiling.kernel_model);
@@ -52,7 +53,7 @@ pub(crate) fn predict(path: &Path, request: &Request) -> Prediction {
         bdp: forward.rate.map(|rate| window::bdp(rate, path.rtt())),
         window_needed: None,
         efficiency,
-        mss: payload(forward, request),
+        mss: datagram_payload(forward, request),
         limit: ceilings.first().map_or(Limit::Unknown, |lowest| lowest.kind),
         textbook: least(|ceiling| ceiling.textbook),
         kernel_model: least(|ceiling| ceiling.kernel_model),
@@ -64,14 +65,14 @@ pub(crate) fn predict(path: &Path, request: &Request) -> Prediction {
     }
 }
 
-fn ceiling(kind: Limit, textbook: BitRate, kernel_model: BitRate, formula: String) -> Ceiling {
-    let likely = Likely::by_rule();
+fn datagram_ceiling(kind: Limit, textbook: BitRate, kernel_model: BitRate, formula: String) -> Ceiling {
+    let likely = LikelyFactor::by_rule();
     Ceiling {
         kind,
         textbook,
         kernel_model,
-        low: kernel_model.scaled(likely.low.get()),
-        high: kernel_model.scaled(likely.high.get()).min(textbook),
+        low: kernel_model.scale_by(likely.low.get()),
+        high: kernel_model.scale_by(likely.high.get()).min(textbook),
         window: None,
         formula,
     }
@@ -84,7 +85,7 @@ mod tests {
     use fullpipe_record::{Framing, Transport};
 
     fn elsen() -> Path {
-        let mut path = fixture::path(BitRate::from_mbps(100), Span::from_millis(173));
+        let mut path = fixture::ethernet_path(BitRate::from_mbps(100), Span::from_millis(173));
         path.forward.framing = Framing::Ip;
         path
     }
@@ -95,7 +96,7 @@ mod tests {
     }
 
     fn of(path: &Path, request: &Request) -> Prediction {
-        let host = fixture::settings("6.18.44");
+        let host = fixture::default_settings("6.18.44");
         predict(path, &host, &host, request)
     }
 
@@ -130,13 +131,13 @@ mod tests {
 
     #[test]
     fn fragments_cost_a_header_each() {
-        let link = fixture::path(BitRate::from_mbps(100), Span::ZERO).forward;
+        let link = fixture::ethernet_path(BitRate::from_mbps(100), Span::ZERO).forward;
         for (block, percent) in [(0, "95.7087"), (1472, "95.7087"), (1473, "92.2354"), (8192, "95.8353"), (1, "1.4925")]
         {
             let request = Request { block: ByteCount::new(block), ..datagrams(1, 1) };
-            assert_eq!(format!("{:.4}", efficiency(&link, &request).percent()), percent, "{block}");
+            assert_eq!(format!("{:.4}", payload_share(&link, &request).as_percent()), percent, "{block}");
         }
         let tiny = PathDirection { mtu: ByteCount::new(20), ..link };
-        assert!(efficiency(&tiny, &datagrams(1, 1)).get() < 0.2, "no room at all is no division by zero");
+        assert!(payload_share(&tiny, &datagrams(1, 1)).get() < 0.2, "no room at all is no division by zero");
     }
 }

@@ -9,12 +9,12 @@ use fullpipe_units::{Distance, Span};
 /// Light in it is 1.468 times slower than in a vacuum, the group index of ordinary fibre (ITU-T G.652; data sheets give
 /// 1.4676 to 1.4682 between 1310 and 1550 nm). Radio relays and low satellites can be below it.
 pub fn fibre_floor(distance: Distance) -> Span {
-    Span::from_nanos(whole(distance.metres(), NANOS_PER_STEP, METRES_PER_STEP))
+    Span::from_nanos(scaled_quotient(distance.metres(), NANOS_PER_STEP, METRES_PER_STEP))
 }
 
 /// The longest distance that fibre can span in `rtt`: the inverse of [`fibre_floor`].
-pub fn longest(rtt: Span) -> Distance {
-    Distance::from_metres(whole(rtt.as_nanos(), METRES_PER_STEP, NANOS_PER_STEP))
+pub fn max_distance(rtt: Span) -> Distance {
+    Distance::from_metres(scaled_quotient(rtt.as_nanos(), METRES_PER_STEP, NANOS_PER_STEP))
 }
 
 /// Returns true if no fibre between two places `distance` apart has a round-trip time as short as `rtt`. Then something
@@ -30,12 +30,12 @@ pub fn below_floor(rtt: Span, distance: Distance) -> bool {
 /// route are above it, access links (mobile, satellite) far above.
 pub fn of_routes(distance: Distance) -> RangeInclusive<Span> {
     let floor = fibre_floor(distance);
-    floor.scaled(1.3)..=floor.scaled(2.0)
+    floor.scale_by(1.3)..=floor.scale_by(2.0)
 }
 
 /// A guess at the round-trip time over `distance` where it was not measured: a published guide of 15 ms for 1000 km,
 /// 50 ms for 4000 km and 120 ms for 8000 km, straight between its rows, and in proportion below and beyond them.
-pub fn guess(distance: Distance) -> Span {
+pub fn guess_rtt(distance: Distance) -> Span {
     let (from, to) = match distance {
         d if d <= GUIDE[1].0 => (GUIDE[0], GUIDE[1]),
         d if d <= GUIDE[2].0 => (GUIDE[1], GUIDE[2]),
@@ -44,11 +44,11 @@ pub fn guess(distance: Distance) -> Span {
     };
     let beyond = distance.metres() - from.0.metres();
     let rise = (to.1 - from.1).as_nanos();
-    from.1 + Span::from_nanos(whole(beyond, rise, to.0.metres() - from.0.metres()))
+    from.1 + Span::from_nanos(scaled_quotient(beyond, rise, to.0.metres() - from.0.metres()))
 }
 
 /// `value` · `times` ÷ `per`, rounded down.
-fn whole(value: u64, times: u64, per: u64) -> u64 {
+fn scaled_quotient(value: u64, times: u64, per: u64) -> u64 {
     u64::try_from(u128::from(value) * u128::from(times) / u128::from(per)).unwrap_or(u64::MAX)
 }
 
@@ -94,7 +94,7 @@ mod tests {
             (8000, 120.0),
             (16_000, 240.0),
         ] {
-            assert_eq!(guess(km(distance)), Span::from_secs_f64(millis / 1e3), "{distance} km");
+            assert_eq!(guess_rtt(km(distance)), Span::from_secs_f64(millis / 1e3), "{distance} km");
         }
     }
 
@@ -110,7 +110,7 @@ mod tests {
         // 4 ms is a cache in the next town, not a server across an ocean.
         assert!(below_floor(Span::from_millis(4), km(5570)));
         assert!(!below_floor(Span::from_millis(70), km(5570)));
-        assert_eq!(longest(Span::from_millis(4)).to_string(), "408.4 km");
+        assert_eq!(max_distance(Span::from_millis(4)).to_string(), "408.4 km");
     }
 
     proptest! {
@@ -118,7 +118,7 @@ mod tests {
         fn a_longer_way_never_takes_less(metres: u64, more: u64) {
             let (near, far) = (Distance::from_metres(metres), Distance::from_metres(metres.saturating_add(more)));
             prop_assert!(fibre_floor(far) >= fibre_floor(near));
-            prop_assert!(guess(far) >= guess(near));
+            prop_assert!(guess_rtt(far) >= guess_rtt(near));
             prop_assert!(of_routes(far).start() >= of_routes(near).start());
             prop_assert!(of_routes(far).end() >= of_routes(near).end());
         }
@@ -126,13 +126,13 @@ mod tests {
         #[test]
         fn what_is_guessed_is_possible(metres: u64) {
             let distance = Distance::from_metres(metres);
-            prop_assert!(!below_floor(guess(distance), distance));
+            prop_assert!(!below_floor(guess_rtt(distance), distance));
             prop_assert!(!below_floor(*of_routes(distance).start(), distance));
         }
 
         #[test]
         fn the_longest_way_is_possible_and_a_longer_one_is_not(nanos in 0_u64..1 << 60) {
-            let (rtt, far) = (Span::from_nanos(nanos), longest(Span::from_nanos(nanos)));
+            let (rtt, far) = (Span::from_nanos(nanos), max_distance(Span::from_nanos(nanos)));
             prop_assert!(!below_floor(rtt, far));
             prop_assert!(below_floor(rtt, Distance::from_metres(far.metres() + 2)));
         }

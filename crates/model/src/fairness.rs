@@ -9,7 +9,7 @@ use crate::loss::CongestionControl;
 
 /// Distribution of the losses over the two flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Losses {
+pub enum LossDistribution {
     /// Each packet with the same probability: random loss, or a bottleneck with many flows.
     Independent,
     /// Both flows at the same moments: a short drop-tail queue that overflows for both.
@@ -23,16 +23,16 @@ pub enum Losses {
 /// | Reno | inverse of the round-trip times (Mathis 1997) | its square: the windows gain one segment per own round trip (Lakshman, Madhow 1997 place the power between 1 and 2) |
 /// | CUBIC | its fourth root (RFC 8312 eq. 5) | inverse: the windows grow by the clock, alike (RFC 8312 §5.6) |
 ///
-/// For CUBIC where its own window is larger than Reno's ([`crate::loss::Cubic::leaves_reno_below`]); elsewhere it
+/// For CUBIC where its own window is larger than Reno's ([`crate::loss::CubicConstants::leaves_reno_below`]); elsewhere it
 /// shares as Reno. `None` for BBR: version 1 favours the *longer* way, as its window of two BDPs puts more in the queue
 /// there, but there is no formula for by how much.
-pub fn rate_ratio(control: CongestionControl, losses: Losses, first: Span, second: Span) -> Option<Ratio> {
+pub fn rate_ratio(control: CongestionControl, losses: LossDistribution, first: Span, second: Span) -> Option<Ratio> {
     let power = match (control, losses) {
-        (CongestionControl::Reno | CongestionControl::HighSpeed, Losses::Independent)
-        | (CongestionControl::Cubic, Losses::Synchronised) => 1.0,
-        (CongestionControl::Reno, Losses::Synchronised) => 2.0,
-        (CongestionControl::Cubic, Losses::Independent) => 0.25,
-        (CongestionControl::HighSpeed, Losses::Synchronised) | (CongestionControl::Bbr, _) => return None,
+        (CongestionControl::Reno | CongestionControl::HighSpeed, LossDistribution::Independent)
+        | (CongestionControl::Cubic, LossDistribution::Synchronised) => 1.0,
+        (CongestionControl::Reno, LossDistribution::Synchronised) => 2.0,
+        (CongestionControl::Cubic, LossDistribution::Independent) => 0.25,
+        (CongestionControl::HighSpeed, LossDistribution::Synchronised) | (CongestionControl::Bbr, _) => return None,
     };
     if first == second {
         return Some(Ratio::ONE);
@@ -43,40 +43,40 @@ pub fn rate_ratio(control: CongestionControl, losses: Losses, first: Span, secon
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loss::{Cubic, mathis};
+    use crate::loss::{CubicConstants, mathis_window};
     use crate::window;
     use fullpipe_units::ByteCount;
     use proptest::prelude::*;
 
     const NEAR: Span = Span::from_millis(20);
     const FAR: Span = Span::from_millis(160);
-    const FLOWS: [(CongestionControl, Losses, &str); 4] = [
-        (CongestionControl::Reno, Losses::Independent, "8.00"),
-        (CongestionControl::Reno, Losses::Synchronised, "64.00"),
-        (CongestionControl::Cubic, Losses::Independent, "1.68"),
-        (CongestionControl::Cubic, Losses::Synchronised, "8.00"),
+    const FLOWS: [(CongestionControl, LossDistribution, &str); 4] = [
+        (CongestionControl::Reno, LossDistribution::Independent, "8.00"),
+        (CongestionControl::Reno, LossDistribution::Synchronised, "64.00"),
+        (CongestionControl::Cubic, LossDistribution::Independent, "1.68"),
+        (CongestionControl::Cubic, LossDistribution::Synchronised, "8.00"),
     ];
 
     #[test]
     fn a_way_eight_times_as_long() {
         for (control, losses, ratio) in FLOWS {
             let got = rate_ratio(control, losses, NEAR, FAR).unwrap();
-            assert_eq!(format!("{:.2}", got.get()), ratio, "{} {losses:?}", control.name());
+            assert_eq!(format!("{:.2}", got.get()), ratio, "{} {losses:?}", control.display_name());
         }
-        assert_eq!(rate_ratio(CongestionControl::Bbr, Losses::Independent, NEAR, FAR), None);
+        assert_eq!(rate_ratio(CongestionControl::Bbr, LossDistribution::Independent, NEAR, FAR), None);
     }
 
     #[test]
     fn under_independent_loss_it_is_the_ratio_of_the_response_functions() {
         let (loss, mss) = (Ratio::new(1e-7), ByteCount::new(1448));
-        let cubic = |rtt| window::rate(Cubic::default().window(loss, rtt, mss), rtt);
-        let reno = |rtt| window::rate(mathis(loss, mss), rtt);
+        let cubic = |rtt| window::rate_of_window(CubicConstants::default().mean_window(loss, rtt, mss), rtt);
+        let reno = |rtt| window::rate_of_window(mathis_window(loss, mss), rtt);
         for (control, got) in [
             (CongestionControl::Cubic, cubic(NEAR).relative_to(cubic(FAR))),
             (CongestionControl::Reno, reno(NEAR).relative_to(reno(FAR))),
         ] {
-            let formula = rate_ratio(control, Losses::Independent, NEAR, FAR).unwrap().get();
-            assert!((got / formula - 1.0).abs() < 1e-5, "{}: {got}, not {formula}", control.name());
+            let formula = rate_ratio(control, LossDistribution::Independent, NEAR, FAR).unwrap().get();
+            assert!((got / formula - 1.0).abs() < 1e-5, "{}: {got}, not {formula}", control.display_name());
         }
     }
 

@@ -4,12 +4,12 @@ use fullpipe_record::{Encapsulation, Framing, HostSettings, IpVersion, Path, Pat
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// A host with the defaults of Linux 6.18 that says it runs `kernel`.
-pub(crate) fn settings(kernel: &str) -> HostSettings {
+pub(crate) fn default_settings(kernel: &str) -> HostSettings {
     HostSettings { kernel: kernel.parse().unwrap(), ..HostSettings::of_linux_6_18() }
 }
 
 /// A clean Ethernet path with a queue of one BDP.
-pub(crate) fn path(rate: BitRate, rtt: Span) -> Path {
+pub(crate) fn ethernet_path(rate: BitRate, rtt: Span) -> Path {
     let direction = PathDirection {
         rate: Some(rate),
         delay: Span::ZERO,
@@ -21,5 +21,5 @@ pub(crate) fn path(rate: BitRate, rtt: Span) -> Path {
         encapsulation: Encapsulation::default(),
         effects: fullpipe_record::Effects::default(),
     };
-    Path::symmetric(&direction, rtt)
+    Path::with_symmetric_rtt(&direction, rtt)
 }

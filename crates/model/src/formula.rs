@@ -3,48 +3,48 @@
 use fullpipe_record::{Ceiling, Limit};
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::ceilings::{Ceilings, Figures};
-use crate::connection::Connection;
+use crate::ceilings::{CeilingFigures, ConnectionCeilings};
+use crate::connection::ConnectionTerms;
 use crate::kernel::largest_window;
 use crate::loss::CongestionControl;
 
 /// The ceilings with their words, lowest first.
-pub(crate) fn explained(ceilings: &Ceilings, connection: &Connection) -> Vec<Ceiling> {
-    let explain = |figures: &Figures| Ceiling {
+pub(crate) fn explain_ceilings(ceilings: &ConnectionCeilings, connection: &ConnectionTerms) -> Vec<Ceiling> {
+    let explain = |figures: &CeilingFigures| Ceiling {
         kind: figures.kind,
         textbook: figures.textbook,
         kernel_model: figures.kernel_model,
         low: figures.low,
         high: figures.high,
         window: figures.window,
-        formula: formula(figures, connection),
+        formula: ceiling_formula(figures, connection),
     };
-    let mut explained: Vec<Ceiling> = ceilings.all().map(explain).collect();
+    let mut explained: Vec<Ceiling> = ceilings.iter_figures().map(explain).collect();
     explained.sort_by_key(|ceiling| ceiling.kernel_model);
     explained
 }
 
-fn formula(figures: &Figures, connection: &Connection) -> String {
+fn ceiling_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> String {
     match figures.kind {
         Limit::ReceiveWindow => {
             let used = connection.share_of_window_used(connection.allowed_in_flight());
             per_round_trip(&(receive_window(connection) + &used_share(used)), connection)
         }
         Limit::SendBuffer => {
-            per_round_trip(&(send_buffer(connection) + &used_share(connection.uses().get())), connection)
+            per_round_trip(&(send_buffer(connection) + &used_share(connection.sending_share().get())), connection)
         }
-        Limit::Loss => per_round_trip(&loss(figures, connection), connection),
-        Limit::SenderApplication => asked("asked of the program", connection.request.rate, connection),
-        Limit::Pacing => asked("maximum pace", connection.request.pacing, connection),
-        _ => capacity(figures, connection),
+        Limit::Loss => per_round_trip(&loss_formula(figures, connection), connection),
+        Limit::SenderApplication => requested_formula("asked of the program", connection.request.rate, connection),
+        Limit::Pacing => requested_formula("maximum pace", connection.request.pacing, connection),
+        _ => capacity_formula(figures, connection),
     }
 }
 
-fn asked(what: &str, rate: Option<BitRate>, connection: &Connection) -> String {
-    format!("{} {what}{}", rate.unwrap_or_default(), times(connection))
+fn requested_formula(what: &str, rate: Option<BitRate>, connection: &ConnectionTerms) -> String {
+    format!("{} {what}{}", rate.unwrap_or_default(), streams_factor(connection))
 }
 
-fn times(connection: &Connection) -> String {
+fn streams_factor(connection: &ConnectionTerms) -> String {
     match connection.request.streams {
         1 => String::new(),
         streams => format!(" × {streams} streams"),
@@ -58,17 +58,17 @@ fn used_share(share: f64) -> String {
     if share >= PRACTICALLY_ALL { String::new() } else { format!(" × {}", Ratio::new(share)) }
 }
 
-fn per_round_trip(source: &str, connection: &Connection) -> String {
-    format!("{source} ÷ {}{}", connection.rtt, times(connection))
+fn per_round_trip(source: &str, connection: &ConnectionTerms) -> String {
+    format!("{source} ÷ {}{}", connection.rtt, streams_factor(connection))
 }
 
 /// Returns the source of the advertised window: the buffer, or the scale if that says less.
-fn receive_window(connection: &Connection) -> String {
+fn receive_window(connection: &ConnectionTerms) -> String {
     let buffer = connection.receive;
     let in_flight = connection.allowed_in_flight();
-    let said = largest_window(buffer.scale());
-    if said < buffer.share().window(buffer.space()) {
-        return match buffer.scale() {
+    let said = largest_window(buffer.window_shift());
+    if said < buffer.window_share().window_from_space(buffer.buffer_bytes()) {
+        return match buffer.window_shift() {
             Some(scale) => format!("{in_flight} in flight ({said} at window scale {scale})"),
             None => format!("{in_flight} in flight ({said} without window scaling)"),
         };
@@ -78,27 +78,27 @@ fn receive_window(connection: &Connection) -> String {
         None if connection.receiver.moderate_rcvbuf => "tcp_rmem",
         None => "untuned tcp_rmem",
     };
-    format!("{in_flight} in flight ({name} {} × {})", buffer.space(), buffer.share().ratio())
+    format!("{in_flight} in flight ({name} {} × {})", buffer.buffer_bytes(), buffer.window_share().as_ratio())
 }
 
-fn send_buffer(connection: &Connection) -> String {
+fn send_buffer(connection: &ConnectionTerms) -> String {
     let name = if connection.fixed.is_some() { "SO_SNDBUF" } else { "tcp_wmem" };
     format!("{name} {} × {}", connection.send, connection.send_fill().mid)
 }
 
-fn capacity(figures: &Figures, connection: &Connection) -> String {
-    let probing = used_share(connection.uses().get());
+fn capacity_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> String {
+    let probing = used_share(connection.sending_share().get());
     let lost = match (connection.control, connection.path.forward.loss) {
         (CongestionControl::Bbr, Some(loss)) if loss > Ratio::ZERO => format!(" less {loss} lost"),
         _ => String::new(),
     };
-    format!("{} × {}{probing}{lost}", figures.textbook, connection.efficiency())
+    format!("{} × {}{probing}{lost}", figures.textbook, connection.payload_share())
 }
 
-fn loss(figures: &Figures, connection: &Connection) -> String {
+fn loss_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> String {
     let kept = figures.window.unwrap_or_default();
     let share = connection.path.forward.loss.unwrap_or_default();
-    format!("{kept} of {} under {share} loss", connection.control.name())
+    format!("{kept} of {} under {share} loss", connection.control.display_name())
 }
 
 #[cfg(test)]
@@ -145,8 +145,8 @@ mod tests {
         for (control, mbps, millis, streams) in
             [("bbr", 1000, 100, 1), ("bbr", 100, 5, 2), ("cubic", 100, 5, 1), ("cubic", 1000, 200, 4)]
         {
-            let host = fixture::settings("6.18.44");
-            let path = fixture::path(BitRate::from_mbps(mbps), Span::from_millis(millis));
+            let host = fixture::default_settings("6.18.44");
+            let path = fixture::ethernet_path(BitRate::from_mbps(mbps), Span::from_millis(millis));
             let request = Request { congestion: Some(control.to_owned()), streams, ..Request::default() };
             for ceiling in predict(&path, &host, &host, &request).ceilings {
                 let (printed, shown) = (value(&ceiling.formula), ceiling.kernel_model.as_f64());

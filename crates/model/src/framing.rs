@@ -16,12 +16,12 @@ const UDP_HEADER: ByteCount = ByteCount::new(8);
 /// IPv6.
 pub fn tcp_headers(ip: IpVersion, timestamps: bool) -> ByteCount {
     let options = if timestamps { TIMESTAMPS } else { ByteCount::ZERO };
-    ip.header() + TCP_HEADER + options
+    ip.header_bytes() + TCP_HEADER + options
 }
 
 /// Bytes of IP and UDP before the payload of a datagram that fits a packet.
 pub fn udp_headers(ip: IpVersion) -> ByteCount {
-    ip.header() + UDP_HEADER
+    ip.header_bytes() + UDP_HEADER
 }
 
 /// Payload of a full segment in a packet of at most `mtu` bytes; nothing where the headers alone fill it.
@@ -29,7 +29,7 @@ pub fn udp_headers(ip: IpVersion) -> ByteCount {
 /// `mtu` is that of the hosts' packets, so without a tunnel's headers. `wanted` is what a program asks with
 /// `TCP_MAXSEG`. As in Linux (`tcp_mtu_to_mss`) it counts the timestamps: a request of 1460 gives 1448 where they are
 /// on.
-pub fn mss(mtu: ByteCount, ip: IpVersion, timestamps: bool, wanted: Option<ByteCount>) -> ByteCount {
+pub fn segment_payload(mtu: ByteCount, ip: IpVersion, timestamps: bool, wanted: Option<ByteCount>) -> ByteCount {
     let room = mtu.saturating_sub(tcp_headers(ip, false));
     let asked = wanted.map_or(room, |wanted| wanted.min(room));
     if timestamps { asked.saturating_sub(TIMESTAMPS) } else { asked }
@@ -41,8 +41,8 @@ pub fn wire_bytes(payload: ByteCount, headers: ByteCount, overhead: ByteCount) -
 }
 
 /// Payload ÷ bytes on the wire, from 0 to 1, for TCP as for UDP.
-pub fn efficiency(payload: ByteCount, headers: ByteCount, overhead: ByteCount) -> Ratio {
-    Ratio::of(payload.as_f64(), wire_bytes(payload, headers, overhead).as_f64())
+pub fn payload_share(payload: ByteCount, headers: ByteCount, overhead: ByteCount) -> Ratio {
+    Ratio::from_quotient(payload.as_f64(), wire_bytes(payload, headers, overhead).as_f64())
 }
 
 #[cfg(test)]
@@ -54,23 +54,23 @@ mod tests {
     use fullpipe_units::{BitRate, Span};
     use proptest::prelude::*;
 
-    const ETHERNET: ByteCount = Framing::Ethernet.overhead();
+    const ETHERNET: ByteCount = Framing::Ethernet.packet_overhead();
 
     fn link(mtu: u64, ip: IpVersion, encapsulation: Encapsulation) -> PathDirection {
-        let direction = fixture::path(BitRate::from_mbps(1000), Span::ZERO).forward;
+        let direction = fixture::ethernet_path(BitRate::from_mbps(1000), Span::ZERO).forward;
         PathDirection { mtu: ByteCount::new(mtu), ip, encapsulation, ..direction }
     }
 
     fn full_segment(link: &PathDirection, timestamps: bool) -> ByteCount {
-        mss(link.inner_mtu(), link.ip, timestamps, None)
+        segment_payload(link.inner_mtu(), link.ip, timestamps, None)
     }
 
     fn full_efficiency(link: &PathDirection, timestamps: bool) -> Ratio {
-        efficiency(full_segment(link, timestamps), tcp_headers(link.ip, timestamps), link.overhead())
+        payload_share(full_segment(link, timestamps), tcp_headers(link.ip, timestamps), link.packet_overhead())
     }
 
     fn percent(share: Ratio) -> String {
-        format!("{:.3}", share.percent())
+        format!("{:.3}", share.as_percent())
     }
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
             (0, V6, false, None, 0),
             (1500, V4, true, Some(0), 0),
         ] {
-            let got = mss(ByteCount::new(mtu), ip, timestamps, wanted.map(ByteCount::new));
+            let got = segment_payload(ByteCount::new(mtu), ip, timestamps, wanted.map(ByteCount::new));
             assert_eq!(got.get(), payload, "MTU {mtu}, {ip:?}, timestamps {timestamps}, wanted {wanted:?}");
         }
     }
@@ -115,7 +115,7 @@ mod tests {
         for (ip, timestamps, mbps) in [(V4, true, 941.48), (V4, false, 949.28), (V6, true, 928.48), (V6, false, 936.28)]
         {
             let link = link(1500, ip, Encapsulation::default());
-            let payload = BitRate::from_mbps(1000).scaled(full_efficiency(&link, timestamps).get());
+            let payload = BitRate::from_mbps(1000).scale_by(full_efficiency(&link, timestamps).get());
             assert_eq!(format!("{:.2}", payload.as_mbps()), format!("{mbps:.2}"));
         }
     }
@@ -124,15 +124,15 @@ mod tests {
     fn the_capture_with_segments_of_1432_bytes() {
         let (payload, headers) = (ByteCount::new(1432), tcp_headers(V4, true));
         assert_eq!(wire_bytes(payload, headers, ETHERNET).get(), 1522);
-        assert_eq!(percent(efficiency(payload, headers, ETHERNET)), "94.087");
+        assert_eq!(percent(payload_share(payload, headers, ETHERNET)), "94.087");
     }
 
     #[test]
     fn datagrams_fill_98_of_100() {
         let payload = ByteCount::new(1470);
-        assert_eq!(percent(efficiency(payload, udp_headers(V4), Framing::Ip.overhead())), "98.131");
-        assert_eq!(wire_bytes(payload, udp_headers(V4), Framing::Ip.overhead()).get(), 1498);
-        assert_eq!(percent(efficiency(ByteCount::new(1452), udp_headers(V6), ETHERNET)), "94.408");
+        assert_eq!(percent(payload_share(payload, udp_headers(V4), Framing::Ip.packet_overhead())), "98.131");
+        assert_eq!(wire_bytes(payload, udp_headers(V4), Framing::Ip.packet_overhead()).get(), 1498);
+        assert_eq!(percent(payload_share(ByteCount::new(1452), udp_headers(V6), ETHERNET)), "94.408");
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         ] {
             let link = link(1500, ip, Encapsulation { vlan_tags: 0, tunnel: Some(tunnel) });
             assert_eq!(full_segment(&link, false).get(), segment, "{tunnel:?} over {ip:?}");
-            let wire = wire_bytes(full_segment(&link, false), tcp_headers(ip, false), link.overhead());
+            let wire = wire_bytes(full_segment(&link, false), tcp_headers(ip, false), link.packet_overhead());
             assert_eq!(wire.get(), 1538, "{tunnel:?} over {ip:?}");
         }
     }
@@ -157,13 +157,13 @@ mod tests {
     fn a_rate_of_ip_packets_counts_no_tag() {
         let tagged = Encapsulation { vlan_tags: 2, tunnel: Some(Tunnel::Gre) };
         let link = PathDirection { framing: Framing::Ip, ..link(1500, V4, tagged) };
-        assert_eq!(link.overhead().get(), 24);
+        assert_eq!(link.packet_overhead().get(), 24);
     }
 
     #[test]
     fn payload_of_9344_kbit_is_about_ten_megabits_with_headers() {
-        let share = efficiency(ByteCount::new(1460), tcp_headers(V4, false), ETHERNET);
-        let wire = BitRate::from_bps(9_344_000).scaled(1.0 / share.get());
+        let share = payload_share(ByteCount::new(1460), tcp_headers(V4, false), ETHERNET);
+        let wire = BitRate::from_bps(9_344_000).scale_by(1.0 / share.get());
         assert_eq!(wire.to_string(), "9.843 Mbit/s");
     }
 
@@ -181,7 +181,7 @@ mod tests {
     proptest! {
         #[test]
         fn at_any_size_the_efficiency_is_a_share(payload: u64, headers: u64, overhead: u64) {
-            let share = efficiency(ByteCount::new(payload), ByteCount::new(headers), ByteCount::new(overhead));
+            let share = payload_share(ByteCount::new(payload), ByteCount::new(headers), ByteCount::new(overhead));
             prop_assert!(share <= Ratio::ONE);
         }
 
@@ -190,7 +190,7 @@ mod tests {
             link in links(), payload: u32, more: u32, timestamps: bool,
         ) {
             let headers = tcp_headers(link.ip, timestamps);
-            let of = |payload| efficiency(ByteCount::new(payload), headers, link.overhead());
+            let of = |payload| payload_share(ByteCount::new(payload), headers, link.packet_overhead());
             let payload = u64::from(payload);
             prop_assert!(of(payload + u64::from(more)) >= of(payload));
         }
@@ -209,7 +209,7 @@ mod tests {
 
         #[test]
         fn a_segment_and_its_headers_fit_the_packet(link in links(), timestamps: bool, wanted: Option<u64>) {
-            let payload = mss(link.inner_mtu(), link.ip, timestamps, wanted.map(ByteCount::new));
+            let payload = segment_payload(link.inner_mtu(), link.ip, timestamps, wanted.map(ByteCount::new));
             if payload > ByteCount::ZERO {
                 prop_assert!(payload + tcp_headers(link.ip, timestamps) <= link.inner_mtu());
             }

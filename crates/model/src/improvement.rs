@@ -26,7 +26,12 @@ pub enum WindowConstraint {
 
 impl WindowConstraint {
     /// Returns the setting that causes `limit`; `None` if `limit` is neither the receive window nor the send buffer.
-    pub fn behind(limit: Limit, buffer_is_fixed: bool, sender: &HostSettings, receiver: &HostSettings) -> Option<Self> {
+    pub fn from_limit(
+        limit: Limit,
+        buffer_is_fixed: bool,
+        sender: &HostSettings,
+        receiver: &HostSettings,
+    ) -> Option<Self> {
         match limit {
             Limit::SendBuffer | Limit::ReceiveWindow if buffer_is_fixed => Some(Self::FixedBuffer),
             Limit::SendBuffer => Some(Self::SendMaximum),
@@ -70,14 +75,14 @@ impl WindowConstraint {
     ) -> Option<String> {
         match self {
             Self::ReceiveMaximum => {
-                let share = kernel::Share::settled(receiver).ratio();
+                let share = kernel::WindowShare::settled_share(receiver).as_ratio();
                 Some(format!(
                     "2 × {window} on the way ÷ {share}, the share of the buffer that is window: the kernel tunes \
                      towards two windows"
                 ))
             }
             Self::SendMaximum => {
-                let (windows, name) = (control.send_windows(), control.name());
+                let (windows, name) = (control.send_windows(), control.display_name());
                 Some(format!(
                     "{windows} × {window} on the way: under {name} the kernel lets the buffer grow to {windows} \
                      windows, to keep what is lost while it sends on"
@@ -88,7 +93,7 @@ impl WindowConstraint {
     }
 
     /// Returns the change that removes this constraint; `None` if the change needs a `maximum` and `maximum` is `None`.
-    pub fn change(self, maximum: Option<ByteCount>) -> Option<Change> {
+    pub fn removing_change(self, maximum: Option<ByteCount>) -> Option<Change> {
         match self {
             Self::FixedBuffer => Some(Change::SocketBuffer(Buffer::Automatic)),
             Self::NoScaling => Some(Change::WindowScaling(true)),
@@ -118,19 +123,22 @@ mod tests {
         let host = HostSettings::of_linux_6_18();
         let fixed = HostSettings { moderate_rcvbuf: false, ..host.clone() };
         let unscaled = HostSettings { window_scaling: false, ..fixed.clone() };
-        let of = |fixed, receiver| WindowConstraint::behind(Limit::ReceiveWindow, fixed, &host, receiver);
+        let of = |fixed, receiver| WindowConstraint::from_limit(Limit::ReceiveWindow, fixed, &host, receiver);
         assert_eq!(of(true, &unscaled), Some(WindowConstraint::FixedBuffer));
         assert_eq!(of(false, &unscaled), Some(WindowConstraint::NoScaling));
         assert_eq!(of(false, &fixed), Some(WindowConstraint::NoAutotuning));
         assert_eq!(of(false, &host), Some(WindowConstraint::ReceiveMaximum));
-        assert_eq!(WindowConstraint::behind(Limit::Capacity, true, &host, &host), None);
+        assert_eq!(WindowConstraint::from_limit(Limit::Capacity, true, &host, &host), None);
     }
 
     #[test]
     fn a_maximum_takes_a_size_and_a_switch_takes_none() {
         let size = Some(ByteCount::from_mib(24));
-        assert_eq!(WindowConstraint::SendMaximum.change(size), Some(Change::TcpWmemMax(ByteCount::from_mib(24))));
-        assert_eq!(WindowConstraint::ReceiveMaximum.change(None), None);
-        assert_eq!(WindowConstraint::NoScaling.change(None), Some(Change::WindowScaling(true)));
+        assert_eq!(
+            WindowConstraint::SendMaximum.removing_change(size),
+            Some(Change::TcpWmemMax(ByteCount::from_mib(24)))
+        );
+        assert_eq!(WindowConstraint::ReceiveMaximum.removing_change(None), None);
+        assert_eq!(WindowConstraint::NoScaling.removing_change(None), Some(Change::WindowScaling(true)));
     }
 }

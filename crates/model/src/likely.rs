@@ -2,7 +2,7 @@ use fullpipe_units::Ratio;
 
 /// A factor that is known within bounds: 0 ≤ `low` ≤ `mid` ≤ `high`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Likely {
+pub struct LikelyFactor {
     /// The least that is likely.
     pub low: Ratio,
     /// The best single figure.
@@ -11,7 +11,7 @@ pub struct Likely {
     pub high: Ratio,
 }
 
-impl Likely {
+impl LikelyFactor {
     /// The interval of a rule of the kernel or of arithmetic: three percent either way, for timers, trains of
     /// segments and acknowledgements that the rule does not count.
     pub(crate) fn by_rule() -> Self {

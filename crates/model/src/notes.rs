@@ -3,16 +3,20 @@
 use fullpipe_record::{Buffer, Ramp};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::ceilings::{Ceilings, few_losses};
-use crate::connection::Connection;
-use crate::kernel::{self, Share};
+use crate::ceilings::{ConnectionCeilings, few_losses};
+use crate::connection::ConnectionTerms;
+use crate::kernel::{self, WindowShare};
 use crate::loss::{BBR_ABSORBS, CongestionControl, FORMULAS_HOLD_TO};
 
 /// The sizes of packet with which learnt shares were measured.
 const MEASURED_MTUS: [ByteCount; 2] = [ByteCount::new(1500), ByteCount::new(9000)];
 
 /// Every note that applies: on the windows, the path, loss, and the length of the transfer.
-pub(crate) fn notes(connection: &Connection, ceilings: &Ceilings, ramp: &Ramp) -> Vec<String> {
+pub(crate) fn prediction_notes(
+    connection: &ConnectionTerms,
+    ceilings: &ConnectionCeilings,
+    ramp: &Ramp,
+) -> Vec<String> {
     [
         scaling_off(connection),
         tuning_off(connection),
@@ -39,7 +43,7 @@ pub(crate) fn notes(connection: &Connection, ceilings: &Ceilings, ramp: &Ramp) -
     .collect()
 }
 
-fn scaling_off(connection: &Connection) -> Option<String> {
+fn scaling_off(connection: &ConnectionTerms) -> Option<String> {
     let end = match (connection.sender.window_scaling, connection.receiver.window_scaling) {
         (true, true) => return None,
         (true, false) => "receiver",
@@ -49,10 +53,10 @@ fn scaling_off(connection: &Connection) -> Option<String> {
     Some(format!("window scaling is off at the {end}: no window exceeds 65 535 B"))
 }
 
-fn tuning_off(connection: &Connection) -> Option<String> {
+fn tuning_off(connection: &ConnectionTerms) -> Option<String> {
     let untuned = connection.fixed.is_none() && !connection.receiver.moderate_rcvbuf;
     untuned.then(|| {
-        let space = connection.receive.space();
+        let space = connection.receive.buffer_bytes();
         format!("tcp_moderate_rcvbuf is off at the receiver: its buffer stays at {space}")
     })
 }
@@ -62,7 +66,7 @@ fn request_cut(option: &str, setting: &str, request: Option<ByteCount>, max: Byt
     Some(format!("the kernel cuts the {option} request of {request} to net.core.{setting}, {max}"))
 }
 
-fn hidden_maximum(connection: &Connection) -> Option<String> {
+fn hidden_maximum(connection: &ConnectionTerms) -> Option<String> {
     connection.fixed?;
     let setting = match (connection.receiver.rmem_max, connection.sender.wmem_max) {
         (Some(_), Some(_)) => return None,
@@ -74,34 +78,34 @@ fn hidden_maximum(connection: &Connection) -> Option<String> {
 }
 
 /// Says so where no request gives the window that was asked for.
-fn window_missed(connection: &Connection) -> Option<String> {
+fn window_missed(connection: &ConnectionTerms) -> Option<String> {
     let Buffer::Window(wanted) = connection.request.buffer else { return None };
     let got = connection.allowed_in_flight();
     let missed = got > wanted || got + connection.mss <= wanted;
     missed.then(|| format!("no SO_RCVBUF makes this receiver carry a window of {wanted}: taken as {got}"))
 }
 
-fn point_release(connection: &Connection) -> Option<String> {
+fn point_release(connection: &ConnectionTerms) -> Option<String> {
     let fixed = connection.fixed.is_some() || !connection.receiver.moderate_rcvbuf;
-    (fixed && Share::depends_on_point_release(connection.receiver)).then(|| {
+    (fixed && WindowShare::depends_on_point_release(connection.receiver)).then(|| {
         let kernel = connection.receiver.kernel;
         format!("point releases of Linux {kernel} differ in fixed receive buffers: the smaller window is taken")
     })
 }
 
-fn other_packet_size(connection: &Connection) -> Option<String> {
+fn other_packet_size(connection: &ConnectionTerms) -> Option<String> {
     let mtu = connection.path.forward.mtu;
-    (!MEASURED_MTUS.contains(&mtu) && Share::is_learnt(connection.receiver)).then(|| {
-        let share = connection.receive.share().ratio();
+    (!MEASURED_MTUS.contains(&mtu) && WindowShare::is_learnt(connection.receiver)).then(|| {
+        let share = connection.receive.window_share().as_ratio();
         format!("the advertised share was measured at MTUs of 1500 and 9000; {share} is assumed at MTU {}", mtu.get())
     })
 }
 
-fn no_payload(connection: &Connection) -> Option<String> {
+fn no_payload(connection: &ConnectionTerms) -> Option<String> {
     (connection.mss == ByteCount::ZERO).then(|| "the headers leave a segment no payload".to_owned())
 }
 
-fn bandwidth_unknown(connection: &Connection) -> Option<String> {
+fn bandwidth_unknown(connection: &ConnectionTerms) -> Option<String> {
     let unknown = connection.path.forward.rate.is_none();
     let rest = if connection.rtt == Span::ZERO {
         "neither bandwidth nor round-trip time known: nothing bounds the rate"
@@ -111,28 +115,32 @@ fn bandwidth_unknown(connection: &Connection) -> Option<String> {
     unknown.then(|| rest.to_owned())
 }
 
-fn queue_unknown(connection: &Connection) -> Option<String> {
+fn queue_unknown(connection: &ConnectionTerms) -> Option<String> {
     let path = &connection.path.forward;
     let control = connection.control;
     (path.rate.is_some() && path.queue.is_none() && control.queue_needed() > Ratio::ZERO).then(|| {
-        format!("queue not known: taken as long enough for {} ({} of the BDP)", control.name(), control.queue_needed())
+        format!(
+            "queue not known: taken as long enough for {} ({} of the BDP)",
+            control.display_name(),
+            control.queue_needed()
+        )
     })
 }
 
-fn control_unknown(connection: &Connection) -> Option<String> {
+fn control_unknown(connection: &ConnectionTerms) -> Option<String> {
     let name = connection.control_name();
-    CongestionControl::named(name)
+    CongestionControl::from_name(name)
         .is_none()
         .then(|| format!("no formula here for congestion control \"{name}\": taken as Reno"))
 }
 
-fn loss_unknown(connection: &Connection) -> Option<String> {
+fn loss_unknown(connection: &ConnectionTerms) -> Option<String> {
     connection.path.forward.loss.is_none().then(|| "loss not known: taken as none".to_owned())
 }
 
-fn loss_out_of_range(connection: &Connection) -> Option<String> {
+fn loss_out_of_range(connection: &ConnectionTerms) -> Option<String> {
     let loss = connection.path.forward.loss?;
-    let name = connection.control.name();
+    let name = connection.control.display_name();
     match connection.control {
         CongestionControl::Bbr => (loss.get() > BBR_ABSORBS)
             .then(|| format!("{loss} loss is more than {name} absorbs; it has no formula there: taken as Reno")),
@@ -144,7 +152,7 @@ fn loss_out_of_range(connection: &Connection) -> Option<String> {
     }
 }
 
-fn losses_few(connection: &Connection) -> Option<String> {
+fn losses_few(connection: &ConnectionTerms) -> Option<String> {
     let losses = few_losses(connection)?;
     let length = match connection.request.bytes {
         Some(bytes) => bytes.to_string(),
@@ -158,25 +166,26 @@ fn losses_few(connection: &Connection) -> Option<String> {
 }
 
 /// Says so where the prediction is clearly below the lowest ceiling.
-fn loss_next_to_another(ceilings: &Ceilings) -> Option<String> {
+fn loss_next_to_another(ceilings: &ConnectionCeilings) -> Option<String> {
     const CLEARLY: f64 = 0.95;
-    let (least, together) = (ceilings.lowest().kernel_model, ceilings.together(|ceiling| ceiling.kernel_model));
+    let (least, together) =
+        (ceilings.lowest_figures().kernel_model, ceilings.combined_rate(|ceiling| ceiling.kernel_model));
     (together.relative_to(least) < CLEARLY)
         .then(|| format!("loss swings the window and the next ceiling cuts its peaks: {together} instead of {least}"))
 }
 
-fn loss_absorbed(connection: &Connection) -> Option<String> {
+fn loss_absorbed(connection: &ConnectionTerms) -> Option<String> {
     let loss = connection.path.forward.loss.filter(|loss| *loss > Ratio::ZERO)?;
     (connection.control == CongestionControl::Bbr && loss.get() <= BBR_ABSORBS)
         .then(|| format!("BBR does not slow down under {loss} loss: no loss ceiling, but what is lost does not arrive"))
 }
 
-fn acknowledgements_lost(connection: &Connection) -> Option<String> {
+fn acknowledgements_lost(connection: &ConnectionTerms) -> Option<String> {
     let loss = connection.path.reverse.loss.filter(|loss| *loss > Ratio::ZERO)?;
     Some(format!("{loss} loss of acknowledgements left out: each one covers those before it"))
 }
 
-fn too_short(connection: &Connection, ramp: &Ramp) -> Option<String> {
+fn too_short(connection: &ConnectionTerms, ramp: &Ramp) -> Option<String> {
     let request = connection.request;
     let ends_within = match request.bytes {
         Some(bytes) => bytes < ramp.bytes,

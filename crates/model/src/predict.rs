@@ -1,12 +1,12 @@
 use fullpipe_record::{HostSettings, Limit, Path, Prediction, Ramp, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::ceilings::{Ceilings, Figures};
-use crate::connection::Connection;
+use crate::ceilings::{CeilingFigures, ConnectionCeilings};
+use crate::connection::ConnectionTerms;
 use crate::datagrams;
-use crate::formula::explained;
-use crate::notes::notes;
-use crate::ramp::ramp;
+use crate::formula::explain_ceilings;
+use crate::notes::prediction_notes;
+use crate::ramp::slow_start;
 use crate::window::{self, UNBOUNDED};
 
 /// Returns the prediction for `request` over `path`, from `sender` to `receiver`: every ceiling that is known, the
@@ -29,31 +29,31 @@ use crate::window::{self, UNBOUNDED};
 /// Nothing fails. What is not known of the path sets no ceiling, and `notes` says so.
 pub fn predict(path: &Path, sender: &HostSettings, receiver: &HostSettings, request: &Request) -> Prediction {
     if request.transport == Transport::Udp {
-        return datagrams::predict(path, request);
+        return datagrams::predict_datagrams(path, request);
     }
-    let connection = Connection::new(path, sender, receiver, request);
-    let ceilings = Ceilings::of(&connection);
-    let outlook = Outlook::of(&ceilings);
+    let connection = ConnectionTerms::new(path, sender, receiver, request);
+    let ceilings = ConnectionCeilings::from_connection(&connection);
+    let outlook = RateOutlook::from_ceilings(&ceilings);
     let ramp = ramp_to(outlook.kernel_model, &connection);
     Prediction {
         bdp: connection.bdp(),
         window_needed: connection.window_needed(),
-        efficiency: connection.efficiency(),
+        efficiency: connection.payload_share(),
         mss: connection.mss,
         limit: outlook.limit,
         textbook: outlook.textbook,
         kernel_model: outlook.kernel_model,
         low: outlook.low,
         high: outlook.high,
-        notes: notes(&connection, &ceilings, &ramp),
+        notes: prediction_notes(&connection, &ceilings, &ramp),
         ramp,
-        ceilings: explained(&ceilings, &connection),
+        ceilings: explain_ceilings(&ceilings, &connection),
     }
 }
 
-/// The figures of [`predict()`] alone, for those who ask for millions.
+/// The figures of [`predict_datagrams()`] alone, for those who ask for millions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outlook {
+pub struct RateOutlook {
     /// Steady rate by the textbook's formulas.
     pub textbook: BitRate,
     /// Steady rate by the running kernel's rules.
@@ -66,29 +66,36 @@ pub struct Outlook {
     pub limit: Limit,
 }
 
-impl Outlook {
-    fn of(ceilings: &Ceilings) -> Self {
-        let least = |rate: fn(&Figures) -> BitRate| ceilings.all().map(rate).min().unwrap_or(UNBOUNDED);
+impl RateOutlook {
+    fn from_ceilings(ceilings: &ConnectionCeilings) -> Self {
+        let least = |rate: fn(&CeilingFigures) -> BitRate| ceilings.iter_figures().map(rate).min().unwrap_or(UNBOUNDED);
         Self {
             textbook: least(|ceiling| ceiling.textbook),
-            kernel_model: ceilings.together(|ceiling| ceiling.kernel_model),
-            low: ceilings.together(|ceiling| ceiling.low),
+            kernel_model: ceilings.combined_rate(|ceiling| ceiling.kernel_model),
+            low: ceilings.combined_rate(|ceiling| ceiling.low),
             high: least(|ceiling| ceiling.high),
-            limit: ceilings.lowest().kind,
+            limit: ceilings.lowest_figures().kind,
         }
     }
 }
 
-/// Returns the figures of [`predict()`] for TCP, without text: the same figures in a fraction of a microsecond.
-pub fn evaluate(path: &Path, sender: &HostSettings, receiver: &HostSettings, request: &Request) -> Outlook {
-    Outlook::of(&Ceilings::of(&Connection::new(path, sender, receiver, request)))
+/// Returns the figures of [`predict_datagrams()`] for TCP, without text: the same figures in a fraction of a microsecond.
+pub fn evaluate_ceilings(
+    path: &Path,
+    sender: &HostSettings,
+    receiver: &HostSettings,
+    request: &Request,
+) -> RateOutlook {
+    RateOutlook::from_ceilings(&ConnectionCeilings::from_connection(&ConnectionTerms::new(
+        path, sender, receiver, request,
+    )))
 }
 
 /// Slow start of every stream at once, each to its part of `rate`.
-fn ramp_to(rate: BitRate, connection: &Connection) -> Ramp {
+fn ramp_to(rate: BitRate, connection: &ConnectionTerms) -> Ramp {
     let streams = u64::from(connection.request.streams);
     let together = window::bdp(rate, connection.rtt).get();
-    let each = ramp(ByteCount::new(together / streams.max(1)), connection.mss, connection.rtt);
+    let each = slow_start(ByteCount::new(together / streams.max(1)), connection.mss, connection.rtt);
     Ramp { bytes: each.bytes * streams, ..each }
 }
 
@@ -105,7 +112,7 @@ mod tests {
 
     /// Between two hosts of Linux 6.18 with its defaults.
     fn by_default(path: &Path, request: &Request) -> Prediction {
-        let host = fixture::settings("6.18.44");
+        let host = fixture::default_settings("6.18.44");
         predict(path, &host, &host, request)
     }
 
@@ -125,7 +132,7 @@ mod tests {
 
     #[test]
     fn by_default_a_long_gigabit_ends_at_the_send_buffer() {
-        let got = by_default(&fixture::path(GIGABIT, Span::from_millis(100)), &Request::default());
+        let got = by_default(&fixture::ethernet_path(GIGABIT, Span::from_millis(100)), &Request::default());
         assert_eq!(got.limit, Limit::SendBuffer);
         assert_eq!(got.textbook.to_string(), "335.5 Mbit/s");
         assert_eq!(got.kernel_model.to_string(), "324.9 Mbit/s");
@@ -138,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_was_asked_for_is_a_ceiling() {
-        let path = fixture::path(GIGABIT, Span::from_millis(100));
+        let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
         let asked = |rate, pacing| Request { rate, pacing, streams: 3, ..Request::default() };
         let offered = by_default(&path, &asked(Some(BitRate::from_mbps(40)), None));
         assert_eq!((offered.limit, offered.kernel_model), (Limit::SenderApplication, BitRate::from_mbps(120)));
@@ -150,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_sleeping_writer_fills_its_buffer_less() {
-        let path = fixture::path(GIGABIT, Span::from_millis(100));
+        let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
         let got = by_default(&path, &Request { writer: Writer::Blocking, ..Request::default() });
         // iperf3 was measured at 283 Mbit/s here.
         assert!(got.low < BitRate::from_mbps(283) && BitRate::from_mbps(283) < got.high);
@@ -160,7 +167,8 @@ mod tests {
     #[test]
     fn segments_one_by_one_fill_a_send_buffer_with_less() {
         // 210.8 Mbit/s were measured on Linux 6.18.44.
-        let path = Path { segmentation: Segmentation::Exact, ..fixture::path(GIGABIT, Span::from_millis(100)) };
+        let path =
+            Path { segmentation: Segmentation::Exact, ..fixture::ethernet_path(GIGABIT, Span::from_millis(100)) };
         let got = by_default(&path, &Request::default());
         assert_eq!(got.limit, Limit::SendBuffer);
         assert_eq!(got.kernel_model.to_string(), "211.1 Mbit/s");
@@ -169,10 +177,10 @@ mod tests {
 
     #[test]
     fn with_a_larger_send_buffer_the_link_is_full() {
-        let mut sender = fixture::settings("6.18.44");
+        let mut sender = fixture::default_settings("6.18.44");
         sender.tcp_wmem.max = ByteCount::from_mib(32);
-        let path = fixture::path(GIGABIT, Span::from_millis(100));
-        let got = predict(&path, &sender, &fixture::settings("6.18.44"), &Request::default());
+        let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
+        let got = predict(&path, &sender, &fixture::default_settings("6.18.44"), &Request::default());
         assert_eq!(got.limit, Limit::Capacity);
         assert_eq!(got.kernel_model.to_string(), "941.5 Mbit/s");
         assert_eq!(got.textbook, GIGABIT);
@@ -182,8 +190,8 @@ mod tests {
 
     #[test]
     fn gordons_table_on_his_kernel() {
-        let host = HostSettings { adv_win_scale: 2, ..fixture::settings("3.0.0") };
-        let path = Path { segmentation: Segmentation::Exact, ..fixture::path(FAST, Span::from_millis(10)) };
+        let host = HostSettings { adv_win_scale: 2, ..fixture::default_settings("3.0.0") };
+        let path = Path { segmentation: Segmentation::Exact, ..fixture::ethernet_path(FAST, Span::from_millis(10)) };
         for (buffer, expected_mbps, measured_mbps) in [
             (50_000, 60.0, 54.1),
             (75_000, 90.0, 82.3),
@@ -195,11 +203,11 @@ mod tests {
             // He fixed the receiver's buffer alone; twice as large at the sender never limits.
             request.congestion = Some("reno".to_owned());
             let got = predict(&path, &host, &host, &request);
-            let window = got.ceiling(Limit::ReceiveWindow).unwrap();
+            let window = got.find_ceiling(Limit::ReceiveWindow).unwrap();
             let textbook = window.textbook.min(FAST).as_mbps();
             assert!((textbook - expected_mbps).abs() < 0.05, "{buffer}: {textbook}");
             // His round trip was 10.5 ms, so he measured a little less.
-            let capacity = got.ceiling(Limit::Capacity).unwrap();
+            let capacity = got.find_ceiling(Limit::Capacity).unwrap();
             let accuracy = measured_mbps / window.kernel_model.min(capacity.kernel_model).as_mbps();
             assert!((0.93..=1.01).contains(&accuracy), "{buffer}: {accuracy}");
         }
@@ -207,7 +215,9 @@ mod tests {
 
     #[test]
     fn elsens_windows_over_half_the_world() {
-        let path = with_forward(&fixture::path(FAST, Span::from_millis(173)), |forward| forward.framing = Framing::Ip);
+        let path = with_forward(&fixture::ethernet_path(FAST, Span::from_millis(173)), |forward| {
+            forward.framing = Framing::Ip
+        });
         for (kib, textbook, kernel_model, published_mbps) in
             [(64, "3.031 Mbit/s", "3.008 Mbit/s", 2.77), (128, "6.061 Mbit/s", "6.016 Mbit/s", 5.35)]
         {
@@ -225,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_lowest_of_windows_and_link_decides() {
-        let path = fixture::path(BitRate::from_mbps(622), Span::from_millis(154));
+        let path = fixture::ethernet_path(BitRate::from_mbps(622), Span::from_millis(154));
         let at = |streams| by_default(&path, &Request { streams, ..asking(Buffer::Window(ByteCount::from_mib(1))) });
         assert_eq!(at(4).limit, Limit::ReceiveWindow);
         assert_eq!(at(90).limit, Limit::Capacity);
@@ -235,8 +245,10 @@ mod tests {
     #[test]
     fn serialisation_counts_where_the_round_trip_is_short() {
         // A window of one BDP does not fill a link whose packets take a tenth of the round trip.
-        let got =
-            by_default(&fixture::path(FAST, Span::from_millis(1)), &asking(Buffer::Window(ByteCount::new(12_500))));
+        let got = by_default(
+            &fixture::ethernet_path(FAST, Span::from_millis(1)),
+            &asking(Buffer::Window(ByteCount::new(12_500))),
+        );
         assert_eq!(got.textbook, FAST);
         assert_eq!(got.limit, Limit::ReceiveWindow);
         // 8 segments of 1448 B in 1 ms + 2 × 1538 B and 90 B at 100 Mbit/s, and the wait for a train.
@@ -246,10 +258,10 @@ mod tests {
     #[test]
     fn a_fixed_buffer_binds_both_ends() {
         let got = by_default(
-            &fixture::path(GIGABIT, Span::from_millis(100)),
+            &fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
             &asking(Buffer::Request(ByteCount::new(50_000))),
         );
-        let ceiling = |kind| got.ceiling(kind).unwrap();
+        let ceiling = |kind| got.find_ceiling(kind).unwrap();
         assert_eq!(ceiling(Limit::ReceiveWindow).window, Some(ByteCount::new(42 * 1448)));
         assert_eq!(
             ceiling(Limit::ReceiveWindow).formula,
@@ -260,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_request_beyond_the_hosts_maximum_is_said() {
-        let path = fixture::path(GIGABIT, Span::from_millis(15));
+        let path = fixture::ethernet_path(GIGABIT, Span::from_millis(15));
         let got = by_default(&path, &asking(Buffer::Request(ByteCount::new(6_553_500))));
         assert!(has_note(&got, "SO_RCVBUF request of 6.25 MiB to net.core.rmem_max, 4 MiB"), "{:?}", got.notes);
         assert_eq!(got.limit, Limit::Capacity);
@@ -268,8 +280,8 @@ mod tests {
 
     #[test]
     fn loss_makes_small_packets_slow() {
-        let long = fixture::path(GIGABIT, Span::from_millis(98));
-        let mut host = fixture::settings("6.18.44");
+        let long = fixture::ethernet_path(GIGABIT, Span::from_millis(98));
+        let mut host = fixture::default_settings("6.18.44");
         host.tcp_wmem.max = ByteCount::from_mib(64);
         host.tcp_rmem.max = ByteCount::from_mib(64);
         let at = |mtu| {
@@ -290,11 +302,11 @@ mod tests {
 
     #[test]
     fn bbr_ignores_loss_and_costs_its_probes() {
-        let path = with_forward(&fixture::path(FAST, Span::from_millis(20)), |forward| {
+        let path = with_forward(&fixture::ethernet_path(FAST, Span::from_millis(20)), |forward| {
             forward.loss = Some(Ratio::new(0.02));
         });
         let got = by_default(&path, &Request { congestion: Some("bbr".to_owned()), ..Request::default() });
-        assert_eq!(got.ceiling(Limit::Loss), None);
+        assert_eq!(got.find_ceiling(Limit::Loss), None);
         assert_eq!(got.kernel_model.to_string(), "92.27 Mbit/s");
         let cubic = by_default(&path, &Request::default());
         assert_eq!(cubic.limit, Limit::Loss);
@@ -303,7 +315,7 @@ mod tests {
 
     #[test]
     fn another_congestion_control_is_taken_as_reno() {
-        let path = with_forward(&fixture::path(GIGABIT, Span::from_millis(100)), |forward| {
+        let path = with_forward(&fixture::ethernet_path(GIGABIT, Span::from_millis(100)), |forward| {
             forward.loss = Some(Ratio::new(1e-4));
         });
         let of = |name: &str| by_default(&path, &Request { congestion: Some(name.to_owned()), ..Request::default() });
@@ -315,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_short_queue_lowers_only_the_low_figure() {
-        let deep = fixture::path(FAST, Span::from_millis(100));
+        let deep = fixture::ethernet_path(FAST, Span::from_millis(100));
         let short = with_forward(&deep, |forward| forward.queue = Some(ByteCount::ZERO));
         let (deep, short) = (by_default(&deep, &Request::default()), by_default(&short, &Request::default()));
         assert_eq!((deep.kernel_model, deep.high), (short.kernel_model, short.high));
@@ -324,19 +336,21 @@ mod tests {
 
     #[test]
     fn a_link_that_no_window_overfills_needs_no_queue() {
-        let path = with_forward(&fixture::path(GIGABIT, Span::from_millis(100)), |forward| {
+        let path = with_forward(&fixture::ethernet_path(GIGABIT, Span::from_millis(100)), |forward| {
             forward.queue = Some(ByteCount::ZERO);
         });
         let got = by_default(&path, &Request::default());
-        let capacity = got.ceiling(Limit::Capacity).unwrap();
+        let capacity = got.find_ceiling(Limit::Capacity).unwrap();
         assert!((capacity.low.relative_to(capacity.kernel_model) - 0.97).abs() < 1e-6);
     }
 
     #[test]
     fn without_scaling_at_either_end_a_window_is_16_bits() {
-        let (on, off) =
-            (fixture::settings("6.18.44"), HostSettings { window_scaling: false, ..fixture::settings("6.18.44") });
-        let path = fixture::path(GIGABIT, Span::from_millis(50));
+        let (on, off) = (
+            fixture::default_settings("6.18.44"),
+            HostSettings { window_scaling: false, ..fixture::default_settings("6.18.44") },
+        );
+        let path = fixture::ethernet_path(GIGABIT, Span::from_millis(50));
         for (sender, receiver, end) in [(&on, &off, "the receiver:"), (&off, &on, "the sender:")] {
             let got = predict(&path, sender, receiver, &Request::default());
             assert_eq!(got.textbook.to_string(), "10.49 Mbit/s");
@@ -347,16 +361,17 @@ mod tests {
 
     #[test]
     fn an_unknown_bandwidth_sets_no_ceiling() {
-        let path = with_forward(&fixture::path(GIGABIT, Span::from_millis(100)), |forward| forward.rate = None);
+        let path =
+            with_forward(&fixture::ethernet_path(GIGABIT, Span::from_millis(100)), |forward| forward.rate = None);
         let got = by_default(&path, &Request::default());
-        assert_eq!((got.bdp, got.window_needed, got.ceiling(Limit::Capacity)), (None, None, None));
+        assert_eq!((got.bdp, got.window_needed, got.find_ceiling(Limit::Capacity)), (None, None, None));
         assert_eq!(got.limit, Limit::SendBuffer);
         assert!(has_note(&got, "bandwidth not known"));
     }
 
     #[test]
     fn a_transfer_that_ends_in_its_ramp_is_said() {
-        let path = fixture::path(GIGABIT, Span::from_millis(100));
+        let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
         let of = |bytes| by_default(&path, &Request { bytes: Some(ByteCount::from_mib(bytes)), ..Request::default() });
         assert!(has_note(&of(1), "within its ramp"));
         assert!(!has_note(&of(100), "within its ramp"));
@@ -364,12 +379,12 @@ mod tests {
 
     #[test]
     fn a_window_between_two_scales_is_said() {
-        let path = fixture::path(GIGABIT, Span::from_millis(100));
+        let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
         let of = |bytes| by_default(&path, &asking(Buffer::Window(ByteCount::new(bytes))));
         assert!(has_note(&of(70_000), "no SO_RCVBUF makes"));
         assert!(!has_note(&of(100_000), "no SO_RCVBUF makes"));
         // What was asked for is what the textbook computes with, not what was had in its place.
-        assert_eq!(of(70_000).ceiling(Limit::ReceiveWindow).unwrap().textbook.to_string(), "5.6 Mbit/s");
+        assert_eq!(of(70_000).find_ceiling(Limit::ReceiveWindow).unwrap().textbook.to_string(), "5.6 Mbit/s");
     }
 
     /// Anything at all: rates, delays, losses and sizes at and beyond their edges.
@@ -400,7 +415,7 @@ mod tests {
                 mss: host.2[0].then_some(size(load.4)),
                 ..Request::default()
             };
-            let mut settings = fixture::settings(&format!("{}.{}", host.4.0, host.4.1));
+            let mut settings = fixture::default_settings(&format!("{}.{}", host.4.0, host.4.1));
             settings.tcp_rmem.max = size(host.0);
             settings.tcp_wmem.max = size(host.1);
             settings.rmem_max = host.2[0].then_some(size(host.1));
@@ -408,7 +423,7 @@ mod tests {
             settings.timestamps = host.2[2];
             settings.moderate_rcvbuf = host.2[3];
             settings.adv_win_scale = host.3;
-            (Path::symmetric(&built, Span::from_nanos(path.1)), settings, request)
+            (Path::with_symmetric_rtt(&built, Span::from_nanos(path.1)), settings, request)
         })
     }
 
@@ -420,12 +435,12 @@ mod tests {
             prop_assert!(got.ceilings.is_sorted_by_key(|ceiling| ceiling.kernel_model));
             let lowest = &got.ceilings[0];
             prop_assert!(got.kernel_model <= lowest.kernel_model);
-            prop_assert!(got.kernel_model.bps() >= lowest.kernel_model.scaled(0.79).bps().saturating_sub(1));
-            prop_assert!(got.kernel_model == lowest.kernel_model || got.ceiling(Limit::Loss).is_some());
+            prop_assert!(got.kernel_model.bps() >= lowest.kernel_model.scale_by(0.79).bps().saturating_sub(1));
+            prop_assert!(got.kernel_model == lowest.kernel_model || got.find_ceiling(Limit::Loss).is_some());
             prop_assert_eq!(got.limit, lowest.kind);
             let Prediction { textbook, kernel_model, low, high, limit, .. } = got;
-            let figures = Outlook { textbook, kernel_model, low, high, limit };
-            prop_assert_eq!(evaluate(&path, &host, &host, &request), figures);
+            let figures = RateOutlook { textbook, kernel_model, low, high, limit };
+            prop_assert_eq!(evaluate_ceilings(&path, &host, &host, &request), figures);
         }
 
         #[test]
@@ -440,9 +455,9 @@ mod tests {
             better in 0..6,
         ) {
             let kernel_model = |rate: u64, rtt: u64, loss: f64, wmem: u64, rmem: u64, streams: u16| {
-                let path = fixture::path(BitRate::from_bps(rate), Span::from_nanos(rtt));
+                let path = fixture::ethernet_path(BitRate::from_bps(rate), Span::from_nanos(rtt));
                 let path = with_forward(&path, |forward| forward.loss = Some(Ratio::new(loss)));
-                let mut host = fixture::settings("6.18.44");
+                let mut host = fixture::default_settings("6.18.44");
                 host.tcp_wmem.max = ByteCount::new(wmem);
                 host.tcp_rmem.max = ByteCount::new(rmem);
                 let request = Request { streams, congestion: Some(control.to_owned()), ..Request::default() };
@@ -458,7 +473,7 @@ mod tests {
                 _ => kernel_model(rate, rtt, loss, wmem, rmem, streams + 1),
             };
             // Windows of loss are whole bytes, so each stream may lose one a round trip to rounding.
-            let rounding = BitRate::of(ByteCount::new(u64::from(streams) + 1), Span::from_nanos(rtt / 2));
+            let rounding = BitRate::from_bytes_in(ByteCount::new(u64::from(streams) + 1), Span::from_nanos(rtt / 2));
             prop_assert!(after.bps() + rounding.bps() >= before.bps(), "{after} after, {before} before");
         }
 
@@ -469,12 +484,12 @@ mod tests {
             rmem in 10_000_u64..100_000_000,
             streams in 1_u16..20,
         ) {
-            let mut host = fixture::settings("6.18.44");
+            let mut host = fixture::default_settings("6.18.44");
             host.tcp_rmem.max = ByteCount::new(rmem);
             host.tcp_wmem.max = ByteCount::from_mib(4096);
-            let path = fixture::path(BitRate::from_bps(rate), Span::from_nanos(rtt));
+            let path = fixture::ethernet_path(BitRate::from_bps(rate), Span::from_nanos(rtt));
             let got = predict(&path, &host, &host, &Request { streams, ..Request::default() });
-            let window = got.ceiling(Limit::ReceiveWindow).unwrap().window.unwrap();
+            let window = got.find_ceiling(Limit::ReceiveWindow).unwrap().window.unwrap();
             let needed = got.window_needed.unwrap();
             prop_assume!(window.get().abs_diff(needed.get()) > 2 + needed.get() / 1_000_000);
             prop_assert_eq!(got.limit == Limit::Capacity, window > needed);

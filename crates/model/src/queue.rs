@@ -13,11 +13,11 @@ use crate::window;
 /// With the queue's whole size it is the round-trip time when drop-tail drops: window ceilings take this one, the BDP
 /// takes `rtt`.
 pub fn loaded_rtt(rtt: Span, queued: ByteCount, rate: BitRate) -> Span {
-    rtt + delay(queued, rate)
+    rtt + queue_delay(queued, rate)
 }
 
 /// Returns the time that `queued` bytes wait before a link of `rate`.
-pub fn delay(queued: ByteCount, rate: BitRate) -> Span {
+pub fn queue_delay(queued: ByteCount, rate: BitRate) -> Span {
     rate.time_for(queued)
 }
 
@@ -26,8 +26,8 @@ pub fn delay(queued: ByteCount, rate: BitRate) -> Span {
 ///
 /// The root holds where the streams back off independently of each other, which takes hundreds of them; fewer
 /// tend to back off together and need up to as much as one. No stream is taken as one.
-pub fn needed(control: CongestionControl, bdp: ByteCount, streams: u16) -> ByteCount {
-    bdp.scaled(control.queue_needed().get() / f64::from(streams.max(1)).sqrt())
+pub fn needed_queue(control: CongestionControl, bdp: ByteCount, streams: u16) -> ByteCount {
+    bdp.scale_by(control.queue_needed().get() / f64::from(streams.max(1)).sqrt())
 }
 
 /// The share of a link that one stream fills with a drop-tail queue of `queue` bytes, in steady state.
@@ -39,19 +39,19 @@ pub fn needed(control: CongestionControl, bdp: ByteCount, streams: u16) -> ByteC
 ///
 /// Exact for Reno; for CUBIC a lower bound, as its window stays near the peak: without a queue it fills (3 + β) ÷ 4 =
 /// 0.925 where the way is long enough for its own curve. BBR does not fall back.
-pub fn utilisation(control: CongestionControl, queue: ByteCount, bdp: ByteCount) -> Ratio {
-    let backoff = control.backoff();
+pub fn link_utilisation(control: CongestionControl, queue: ByteCount, bdp: ByteCount) -> Ratio {
+    let backoff = control.backoff_factor();
     let peak = 1.0 + queue.as_f64() / bdp.as_f64();
     let trough = backoff * peak;
     if bdp == ByteCount::ZERO || trough >= 1.0 {
         return Ratio::ONE;
     }
-    Ratio::of(peak * peak - trough * trough, 2.0 * (1.0 - trough) + peak * peak - 1.0)
+    Ratio::from_quotient(peak * peak - trough * trough, 2.0 * (1.0 - trough) + peak * peak - 1.0)
 }
 
 /// The shares of a flow that does not back off and of TCP at a drop-tail bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Unresponsive {
+pub struct UnresponsiveShares {
     /// Rate of that flow that arrives.
     pub delivered: BitRate,
     /// The share of it that is dropped.
@@ -65,11 +65,11 @@ pub struct Unresponsive {
 /// most).
 ///
 /// With a TCP stream that fills the queue it loses somewhat more, as both are dropped alike.
-pub fn unresponsive(offered: BitRate, capacity: BitRate) -> Unresponsive {
+pub fn unresponsive_shares(offered: BitRate, capacity: BitRate) -> UnresponsiveShares {
     let delivered = offered.min(capacity);
     let dropped = offered.as_f64() - delivered.as_f64();
     let left = BitRate::from_bps(capacity.bps() - delivered.bps());
-    Unresponsive { delivered, lost: Ratio::of(dropped, offered.as_f64()), left }
+    UnresponsiveShares { delivered, lost: Ratio::from_quotient(dropped, offered.as_f64()), left }
 }
 
 /// The rate of one stream through a token bucket that fills with `rate` up to `bucket` bytes and drops what finds no
@@ -80,20 +80,26 @@ pub fn unresponsive(offered: BitRate, capacity: BitRate) -> Unresponsive {
 /// queue; with b = (B(1 − β) ÷ (1 + β))² ÷ 2 or more the tokens saved below the rate make up for those spent above. An
 /// upper estimate: a window that overshoots in slow start loses a whole flight, and BBR makes its own estimate of a
 /// policer.
-pub fn policed(control: CongestionControl, rate: BitRate, bucket: ByteCount, rtt: Span, mss: ByteCount) -> BitRate {
+pub fn policed_rate(
+    control: CongestionControl,
+    rate: BitRate,
+    bucket: ByteCount,
+    rtt: Span,
+    mss: ByteCount,
+) -> BitRate {
     let per_segment = |bytes: ByteCount| bytes.as_f64() / mss.as_f64();
     let bdp = per_segment(window::bdp(rate, rtt));
     let over = (2.0 * per_segment(bucket)).sqrt() / bdp;
-    let share = f64::midpoint(1.0, control.backoff()) * (1.0 + over);
+    let share = f64::midpoint(1.0, control.backoff_factor()) * (1.0 + over);
     // f64::min passes over what is undefined: no BDP, so nothing to save up for.
-    rate.scaled(share.min(1.0))
+    rate.scale_by(share.min(1.0))
 }
 
-/// The bucket from which on [`policed`] gives the whole rate.
+/// The bucket from which on [`policed_rate`] gives the whole rate.
 pub fn bucket_needed(control: CongestionControl, rate: BitRate, rtt: Span, mss: ByteCount) -> ByteCount {
     let bdp = window::bdp(rate, rtt).as_f64() / mss.as_f64();
-    let over = bdp * (1.0 - control.backoff()) / (1.0 + control.backoff());
-    mss.scaled(over * over / 2.0)
+    let over = bdp * (1.0 - control.backoff_factor()) / (1.0 + control.backoff_factor());
+    mss.scale_by(over * over / 2.0)
 }
 
 #[cfg(test)]
@@ -107,7 +113,7 @@ mod tests {
     #[test]
     fn a_gigabit_queues_a_bdp_in_a_round_trip() {
         let (rtt, rate) = (Span::from_millis(100), BitRate::from_mbps(1000));
-        assert_eq!(delay(BDP, rate), rtt);
+        assert_eq!(queue_delay(BDP, rate), rtt);
         assert_eq!(loaded_rtt(rtt, BDP, rate), Span::from_millis(200));
         assert_eq!(loaded_rtt(rtt, BDP, BitRate::ZERO), Span::MAX);
     }
@@ -121,10 +127,10 @@ mod tests {
             (CongestionControl::Reno, 100, 1_250_000),
             (CongestionControl::Reno, 0, 12_500_000),
         ] {
-            assert_eq!(needed(control, BDP, streams).get(), bytes);
+            assert_eq!(needed_queue(control, BDP, streams).get(), bytes);
         }
         // The paper's example: 10 000 flows let 2.5 Gbit/s save 99 % of the buffer.
-        assert_eq!(needed(CongestionControl::Reno, BDP, 10_000), BDP.scaled(0.01));
+        assert_eq!(needed_queue(CongestionControl::Reno, BDP, 10_000), BDP.scale_by(0.01));
     }
 
     #[test]
@@ -134,10 +140,10 @@ mod tests {
             (CongestionControl::Cubic, ["0.850", "1.000", "1.000"]),
             (CongestionControl::Bbr, ["1.000"; 3]),
         ] {
-            let got = [0.0, 0.5, 1.0].map(|q| format!("{:.3}", utilisation(control, BDP.scaled(q), BDP).get()));
-            assert_eq!(got, shares, "{}", control.name());
+            let got = [0.0, 0.5, 1.0].map(|q| format!("{:.3}", link_utilisation(control, BDP.scale_by(q), BDP).get()));
+            assert_eq!(got, shares, "{}", control.display_name());
         }
-        assert_eq!(utilisation(CongestionControl::Reno, BDP, ByteCount::ZERO), Ratio::ONE);
+        assert_eq!(link_utilisation(CongestionControl::Reno, BDP, ByteCount::ZERO), Ratio::ONE);
     }
 
     /// One round trip a step: the window's worth of segments, or as much as the link passes while they last.
@@ -147,38 +153,38 @@ mod tests {
         for control in [CongestionControl::Reno, CongestionControl::Cubic] {
             for share in [0.0, 0.1, 0.3, 0.42, 0.6, 0.9, 1.0, 2.0] {
                 let queue = bdp * share;
-                let (mut window, mut sent, mut time) = (control.backoff() * (bdp + queue), 0.0, 0.0);
+                let (mut window, mut sent, mut time) = (control.backoff_factor() * (bdp + queue), 0.0, 0.0);
                 while window < bdp + queue {
                     sent += window;
                     time += window.max(bdp);
                     window += 1.0;
                 }
                 let bytes = |segments: f64| ByteCount::from_f64(segments * 1000.0);
-                let formula = utilisation(control, bytes(queue), bytes(bdp)).get();
-                assert!((sent / time - formula).abs() < 1e-3, "{} at {share}: {formula}", control.name());
+                let formula = link_utilisation(control, bytes(queue), bytes(bdp)).get();
+                assert!((sent / time - formula).abs() < 1e-3, "{} at {share}: {formula}", control.display_name());
             }
         }
     }
 
     #[test]
     fn datagrams_of_1470_bytes_offered_to_100_megabits() {
-        let on_the_wire = |payload: u64| BitRate::from_mbps(payload).scaled(1498.0 / 1470.0);
+        let on_the_wire = |payload: u64| BitRate::from_mbps(payload).scale_by(1498.0 / 1470.0);
         let capacity = BitRate::from_mbps(100);
         for (offered, lost) in [(110, "10.8"), (291, "66.3"), (50, "0.0")] {
             let offered = on_the_wire(offered);
-            let got = unresponsive(offered, capacity);
-            assert_eq!(format!("{:.1}", got.lost.percent()), lost);
+            let got = unresponsive_shares(offered, capacity);
+            assert_eq!(format!("{:.1}", got.lost.as_percent()), lost);
             assert_eq!(got.delivered, offered.min(capacity));
         }
-        assert_eq!(unresponsive(BitRate::from_mbps(30), capacity).left, BitRate::from_mbps(70));
-        assert_eq!(unresponsive(capacity, capacity).left, BitRate::ZERO);
-        assert_eq!(unresponsive(BitRate::ZERO, BitRate::ZERO).lost, Ratio::ZERO);
+        assert_eq!(unresponsive_shares(BitRate::from_mbps(30), capacity).left, BitRate::from_mbps(70));
+        assert_eq!(unresponsive_shares(capacity, capacity).left, BitRate::ZERO);
+        assert_eq!(unresponsive_shares(BitRate::ZERO, BitRate::ZERO).lost, Ratio::ZERO);
     }
 
     /// The measurement from which the figures above come lost 10 515 of 93 962.
     #[test]
     fn a_loss_of_11_2_percent_was_110_and_a_half_megabits_offered() {
-        let offered = BitRate::from_mbps(100).scaled(1.0 / (1.0 - 10_515.0 / 93_962.0) * 1470.0 / 1498.0);
+        let offered = BitRate::from_mbps(100).scale_by(1.0 / (1.0 - 10_515.0 / 93_962.0) * 1470.0 / 1498.0);
         assert_eq!(format!("{:.1}", offered.as_mbps()), "110.5");
     }
 
@@ -187,12 +193,12 @@ mod tests {
         let (rate, rtt, mss) = (BitRate::from_mbps(100), Span::from_millis(100), ByteCount::new(1250));
         // A BDP of 1000 segments, of which a third above the rate is 333²/2 tokens.
         for (bytes, mbps) in [(0, 75.0), (1250 * 5000, 82.5), (1250 * 55_556, 100.0), (u64::MAX, 100.0)] {
-            let got = policed(CongestionControl::Reno, rate, ByteCount::new(bytes), rtt, mss);
+            let got = policed_rate(CongestionControl::Reno, rate, ByteCount::new(bytes), rtt, mss);
             assert!((got.as_mbps() - mbps).abs() < 1e-3, "{bytes} B: {got}");
         }
         let enough = bucket_needed(CongestionControl::Reno, rate, rtt, mss);
         assert_eq!(enough.get() / 1250, 55_555);
-        assert_eq!(policed(CongestionControl::Bbr, rate, ByteCount::ZERO, rtt, mss), rate);
+        assert_eq!(policed_rate(CongestionControl::Bbr, rate, ByteCount::ZERO, rtt, mss), rate);
         assert_eq!(bucket_needed(CongestionControl::Bbr, rate, rtt, mss), ByteCount::ZERO);
     }
 
@@ -206,14 +212,15 @@ mod tests {
                 for _ in 0..rounds {
                     tokens = f64::min(tokens + bdp - window, bucket);
                     sent += window;
-                    window = if tokens < 0.0 { window * control.backoff() } else { window + 1.0 };
+                    window = if tokens < 0.0 { window * control.backoff_factor() } else { window + 1.0 };
                     tokens = tokens.max(0.0);
                 }
                 let got = sent / f64::from(rounds) / bdp;
                 let mss = ByteCount::new(1000);
                 let rate = BitRate::from_bps(8_000_000);
-                let formula = policed(control, rate, mss.scaled(bucket), Span::from_secs(1), mss).relative_to(rate);
-                assert!((got - formula).abs() < 2e-3, "{} at {bucket}: {got}, not {formula}", control.name());
+                let formula =
+                    policed_rate(control, rate, mss.scale_by(bucket), Span::from_secs(1), mss).relative_to(rate);
+                assert!((got - formula).abs() < 2e-3, "{} at {bucket}: {got}, not {formula}", control.display_name());
             }
         }
     }
@@ -222,7 +229,7 @@ mod tests {
         #[test]
         fn more_queue_is_never_less_use(bdp: u64, queue: u64, more: u64) {
             for control in ALL {
-                let used = |queue| utilisation(control, ByteCount::new(queue), ByteCount::new(bdp)).get();
+                let used = |queue| link_utilisation(control, ByteCount::new(queue), ByteCount::new(bdp)).get();
                 let (less, more) = (used(queue), used(queue.saturating_add(more)));
                 prop_assert!(less <= more + 1e-12 && less >= 0.75 - 1e-12 && more <= 1.0);
             }
@@ -231,14 +238,14 @@ mod tests {
         #[test]
         fn more_streams_never_need_more_queue(bdp: u64, streams: u16, more: u16) {
             for control in ALL {
-                let queue = |streams| needed(control, ByteCount::new(bdp), streams);
+                let queue = |streams| needed_queue(control, ByteCount::new(bdp), streams);
                 prop_assert!(queue(streams) >= queue(streams.saturating_add(more)));
             }
         }
 
         #[test]
         fn what_is_offered_arrives_or_is_lost_and_more_leaves_less(offered: u64, more: u64, capacity: u64) {
-            let at = |offered| unresponsive(BitRate::from_bps(offered), BitRate::from_bps(capacity));
+            let at = |offered| unresponsive_shares(BitRate::from_bps(offered), BitRate::from_bps(capacity));
             let (one, other) = (at(offered), at(offered.saturating_add(more)));
             prop_assert_eq!(one.delivered.bps() + one.left.bps(), capacity);
             prop_assert!(one.left >= other.left && one.lost <= other.lost && other.lost <= Ratio::ONE);
@@ -251,10 +258,10 @@ mod tests {
             for control in ALL {
                 let passed = |bucket| {
                     let (rtt, mss) = (Span::from_nanos(nanos), ByteCount::new(mss));
-                    policed(control, BitRate::from_bps(bps), ByteCount::new(bucket), rtt, mss)
+                    policed_rate(control, BitRate::from_bps(bps), ByteCount::new(bucket), rtt, mss)
                 };
                 prop_assert!(passed(bucket) <= passed(bucket.saturating_add(more)));
-                prop_assert!(passed(bucket) <= BitRate::from_bps(bps).scaled(1.0));
+                prop_assert!(passed(bucket) <= BitRate::from_bps(bps).scale_by(1.0));
                 let _ = bucket_needed(control, BitRate::from_bps(bps), Span::from_nanos(nanos), ByteCount::new(mss));
             }
         }

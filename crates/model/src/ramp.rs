@@ -3,7 +3,7 @@
 use fullpipe_record::Ramp;
 use fullpipe_units::{ByteCount, SegCount, Span};
 
-use crate::loss::Cubic;
+use crate::loss::CubicConstants;
 
 /// The first window (RFC 6928), in segments.
 pub const INITIAL_WINDOW: SegCount = SegCount::new(10);
@@ -11,9 +11,9 @@ pub const INITIAL_WINDOW: SegCount = SegCount::new(10);
 /// Returns the course of slow start to `window`: ⌈log₂(window ÷ (10 · `mss`))⌉ rounds of one `rtt` each.
 ///
 /// Holds where slow start is not left early, by loss or by `HyStart`, and where neither end's buffer lags behind.
-pub fn ramp(window: ByteCount, mss: ByteCount, rtt: Span) -> Ramp {
+pub fn slow_start(window: ByteCount, mss: ByteCount, rtt: Span) -> Ramp {
     let first = INITIAL_WINDOW.of_size(mss);
-    let rounds = doublings(first, window);
+    let rounds = doubling_rounds(first, window);
     // 10 · mss · (1 + 2 + 4 + …)
     let sent = u128::from(first.get()) * ((1_u128 << rounds) - 1);
     Ramp { rounds, duration: rtt * u64::from(rounds), bytes: ByteCount::new(u64::try_from(sent).unwrap_or(u64::MAX)) }
@@ -43,19 +43,19 @@ pub struct RampRange {
 /// Linux also grows by at least a twentieth of the window per round trip, and never by more than a half: 14.2 round
 /// trips at most, 1.7 at least.
 pub fn ramp_range(window: ByteCount, mss: ByteCount, rtt: Span) -> RampRange {
-    let soonest = ramp(window, mss, rtt).duration;
-    let half = window.scaled(0.5);
+    let soonest = slow_start(window, mss, rtt).duration;
+    let half = window.scale_by(0.5);
     if mss == ByteCount::ZERO || half < HYSTART_LOW_WINDOW.of_size(mss) {
         return RampRange { soonest, latest: soonest };
     }
-    let by_curve = Cubic::default().growth_time(half.as_f64() / mss.as_f64());
-    let rounds_at = |growth: f64| rtt.scaled(libm::log(2.0) / libm::log(growth));
+    let by_curve = CubicConstants::default().growth_time(half.as_f64() / mss.as_f64());
+    let rounds_at = |growth: f64| rtt.scale_by(libm::log(2.0) / libm::log(growth));
     let growth = by_curve.clamp(rounds_at(FASTEST), rounds_at(SLOWEST));
-    RampRange { soonest, latest: ramp(half, mss, rtt).duration + growth }
+    RampRange { soonest, latest: slow_start(half, mss, rtt).duration + growth }
 }
 
 /// ⌈log₂(window ÷ first)⌉; none where `first` is nothing, as no window is then ever reached.
-fn doublings(first: ByteCount, window: ByteCount) -> u32 {
+fn doubling_rounds(first: ByteCount, window: ByteCount) -> u32 {
     if first == ByteCount::ZERO || window <= first {
         return 0;
     }
@@ -85,7 +85,7 @@ mod tests {
             [(1, 100, 10, 1.0, "14.8"), (1, 200, 11, 2.2, "29.6"), (10, 100, 14, 1.4, "237.2")]
         {
             let rtt = Span::from_millis(rtt_ms);
-            let got = ramp(window::bdp(BitRate::from_mbps(gbps * 1000), rtt), MSS, rtt);
+            let got = slow_start(window::bdp(BitRate::from_mbps(gbps * 1000), rtt), MSS, rtt);
             assert_eq!(got.rounds, rounds);
             assert_eq!(got.duration, Span::from_secs_f64(secs));
             assert_eq!(format!("{:.1}", got.bytes.as_f64() / 1e6), megabytes);
@@ -95,14 +95,14 @@ mod tests {
     #[test]
     fn rounds_change_where_the_window_passes_a_doubling() {
         for (segments, rounds) in [(0, 0), (1, 0), (10, 0), (11, 1), (20, 1), (21, 2), (40, 2), (41, 3)] {
-            let got = ramp(SegCount::new(segments).of_size(MSS), MSS, Span::from_millis(1));
+            let got = slow_start(SegCount::new(segments).of_size(MSS), MSS, Span::from_millis(1));
             assert_eq!(got.rounds, rounds, "{segments} segments");
         }
     }
 
     #[test]
     fn no_segment_no_ramp() {
-        let got = ramp(ByteCount::new(u64::MAX), ByteCount::ZERO, Span::MAX);
+        let got = slow_start(ByteCount::new(u64::MAX), ByteCount::ZERO, Span::MAX);
         assert_eq!((got.rounds, got.bytes), (0, ByteCount::ZERO));
     }
 
@@ -114,7 +114,7 @@ mod tests {
         // Nine rounds to half of 8633 segments, then ln 2 ÷ ln 1.05 = 14.2 rounds; CUBIC's curve alone would take 22.1
         // s.
         assert_eq!(got.latest.to_string(), "2.321 s");
-        let curve = Cubic::default().growth_time(8633.0 / 2.0);
+        let curve = CubicConstants::default().growth_time(8633.0 / 2.0);
         assert_eq!(curve.to_string(), "22.1 s");
     }
 
@@ -161,7 +161,7 @@ mod tests {
 
         #[test]
         fn the_last_round_reaches_the_window_and_the_one_before_does_not(window: u64, mss in 1_u64..100_000) {
-            let got = ramp(ByteCount::new(window), ByteCount::new(mss), Span::MAX);
+            let got = slow_start(ByteCount::new(window), ByteCount::new(mss), Span::MAX);
             let reached = |rounds: u32| u128::from(10 * mss) << rounds;
             prop_assert!(reached(got.rounds) >= u128::from(window));
             prop_assert!(got.rounds == 0 || reached(got.rounds - 1) < u128::from(window));

@@ -47,7 +47,7 @@ mod tests {
     use fullpipe_units::{BitRate, ByteCount};
 
     use super::*;
-    use crate::fixture::path;
+    use crate::fixture::ethernet_path;
 
     fn window(bytes: u64) -> Request {
         Request { buffer: Buffer::Window(ByteCount::new(bytes)), ..Request::default() }
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn small_windows_of_the_ends_limit_only_their_short_stretches() {
-        let lan = path(BitRate::from_mbps(1000), Span::from_micros(200));
-        let wan = path(BitRate::from_mbps(100), Span::from_millis(173));
+        let lan = ethernet_path(BitRate::from_mbps(1000), Span::from_micros(200));
+        let wan = ethernet_path(BitRate::from_mbps(100), Span::from_millis(173));
         let stretches = [lan.clone(), wan.clone(), lan];
         let host = HostSettings::of_linux_6_18();
         let direct = predict(&wan, &host, &host, &window(65_536)).kernel_model;
@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn loss_of_the_long_stretch_limits_relays_without_bbr() {
-        let lan = path(BitRate::from_mbps(1000), Span::from_micros(200));
-        let mut wan = path(BitRate::from_mbps(100), Span::from_millis(173));
+        let lan = ethernet_path(BitRate::from_mbps(1000), Span::from_micros(200));
+        let mut wan = ethernet_path(BitRate::from_mbps(100), Span::from_millis(173));
         wan.forward.loss = Some(Ratio::new(1e-3));
         let stretches = [lan.clone(), wan, lan];
         let host = HostSettings::of_linux_6_18();

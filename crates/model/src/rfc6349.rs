@@ -14,7 +14,7 @@ pub fn frames_per_second(rate: BitRate, wire: ByteCount) -> SegCount {
 /// Payload that passes when every frame of `wire` bytes carries `payload`: the maximum achievable TCP throughput of
 /// RFC 6349 §4.1.1.
 pub fn max_throughput(rate: BitRate, payload: ByteCount, wire: ByteCount) -> BitRate {
-    BitRate::of(frames_per_second(rate, wire).of_size(payload), Span::from_secs(1))
+    BitRate::from_bytes_in(frames_per_second(rate, wire).of_size(payload), Span::from_secs(1))
 }
 
 /// Time that `size` takes at the maximum achievable throughput (RFC 6349 §4.1.2), rounded up to a nanosecond.
@@ -24,22 +24,22 @@ pub fn ideal_transfer_time(size: ByteCount, throughput: BitRate) -> Span {
 
 /// Actual ÷ ideal transfer time (RFC 6349 §4.1): 1 is perfect, 1.5 is half as long again; zero where the ideal is.
 pub fn transfer_time_ratio(actual: Span, ideal: Span) -> Ratio {
-    Ratio::of(actual.as_secs_f64(), ideal.as_secs_f64())
+    Ratio::from_quotient(actual.as_secs_f64(), ideal.as_secs_f64())
 }
 
 /// Share of the transmitted bytes that were not retransmissions (RFC 6349 §4.2), from 0 to 1. `transmitted` counts
 /// every transmission, first ones and others; nothing was wasted where it is zero.
-pub fn efficiency(transmitted: ByteCount, retransmitted: ByteCount) -> Ratio {
+pub fn transmission_efficiency(transmitted: ByteCount, retransmitted: ByteCount) -> Ratio {
     if transmitted == ByteCount::ZERO {
         return Ratio::ONE;
     }
-    Ratio::of(transmitted.saturating_sub(retransmitted).as_f64(), transmitted.as_f64())
+    Ratio::from_quotient(transmitted.saturating_sub(retransmitted).as_f64(), transmitted.as_f64())
 }
 
 /// Returns the increase of the round-trip time under load, as a share of that of the idle path (RFC 6349 §4.3).
 /// Zero where it was not longer, or where the idle one is unknown, which is zero.
 pub fn buffer_delay(loaded: Span, idle: Span) -> Ratio {
-    Ratio::of(loaded.saturating_sub(idle).as_secs_f64(), idle.as_secs_f64())
+    Ratio::from_quotient(loaded.saturating_sub(idle).as_secs_f64(), idle.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -91,15 +91,15 @@ mod tests {
 
     #[test]
     fn sixteen_kilobytes_over_five_milliseconds() {
-        let rate = |millis| window::rate(ByteCount::new(16_000), Span::from_millis(millis)).to_string();
+        let rate = |millis| window::rate_of_window(ByteCount::new(16_000), Span::from_millis(millis)).to_string();
         assert_eq!([rate(5), rate(10)], ["25.6 Mbit/s", "12.8 Mbit/s"]);
     }
 
     #[test]
     fn metrics_of_the_examples() {
         // 98.039 %, which the RFC cuts to 98.03.
-        let kept = efficiency(ByteCount::new(102_000), ByteCount::new(2_000));
-        assert_eq!(format!("{:.3}", kept.percent()), "98.039");
+        let kept = transmission_efficiency(ByteCount::new(102_000), ByteCount::new(2_000));
+        assert_eq!(format!("{:.3}", kept.as_percent()), "98.039");
         let delay = buffer_delay(Span::from_millis(32), Span::from_millis(25));
         assert_eq!(delay.to_string(), "28 %");
         assert_eq!(transfer_time_ratio(Span::from_secs(12), Span::from_secs(8)), Ratio::new(1.5));
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn at_their_edges_the_metrics_stay_defined() {
-        assert_eq!(efficiency(ByteCount::ZERO, ByteCount::ZERO), Ratio::ONE);
-        assert_eq!(efficiency(ByteCount::new(1), ByteCount::new(2)), Ratio::ZERO);
+        assert_eq!(transmission_efficiency(ByteCount::ZERO, ByteCount::ZERO), Ratio::ONE);
+        assert_eq!(transmission_efficiency(ByteCount::new(1), ByteCount::new(2)), Ratio::ZERO);
         assert_eq!(buffer_delay(Span::from_millis(20), Span::from_millis(25)), Ratio::ZERO);
         assert_eq!(buffer_delay(Span::from_millis(20), Span::ZERO), Ratio::ZERO);
         assert_eq!(transfer_time_ratio(Span::MAX, Span::ZERO), Ratio::ZERO);
@@ -128,7 +128,7 @@ mod tests {
 
         #[test]
         fn shares_are_shares(transmitted: u64, retransmitted: u64, more: u64) {
-            let of = |again| efficiency(ByteCount::new(transmitted), ByteCount::new(again));
+            let of = |again| transmission_efficiency(ByteCount::new(transmitted), ByteCount::new(again));
             prop_assert!(of(retransmitted) <= Ratio::ONE);
             prop_assert!(of(retransmitted.saturating_add(more)) <= of(retransmitted));
         }

@@ -2,7 +2,7 @@
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
-use crate::loss::{Epoch, Flow, some_of, timeout_seconds, timeout_share};
+use crate::loss::{LossEpoch, PftkFlow, some_of, timeout_seconds, timeout_share};
 use crate::ramp::INITIAL_WINDOW;
 use crate::window;
 
@@ -26,19 +26,19 @@ pub fn transfer_time(bytes: ByteCount, mss: ByteCount, rtt: Span, steady: BitRat
         start += rtt;
         round = round * 2;
     }
-    let repair = loss.map_or(0.0, |loss| some_of(segments(bytes, mss), loss.get().min(1.0)));
-    start + steady.time_for(left) + rtt + rtt.scaled(repair)
+    let repair = loss.map_or(0.0, |loss| some_of(segment_count(bytes, mss), loss.get().min(1.0)));
+    start + steady.time_for(left) + rtt + rtt.scale_by(repair)
 }
 
 /// The mean rate of `bytes` over [`transfer_time`]: what a test that counts from the first packet shows.
 pub fn mean_rate(bytes: ByteCount, mss: ByteCount, rtt: Span, steady: BitRate, loss: Option<Ratio>) -> BitRate {
     let time = transfer_time(bytes, mss, rtt, steady, loss);
-    if time == Span::ZERO { steady } else { BitRate::of(bytes, time) }
+    if time == Span::ZERO { steady } else { BitRate::from_bytes_in(bytes, time) }
 }
 
 /// The parts of the expected time of a transfer (Cardwell, Savage, Anderson 2000, eq. 25).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Latency {
+pub struct TransferLatency {
     /// Until the connection stands.
     pub handshake: Span,
     /// Slow start, up to the first loss or the end.
@@ -51,15 +51,15 @@ pub struct Latency {
     pub delayed_acknowledgement: Span,
 }
 
-impl Latency {
+impl TransferLatency {
     /// From the first data packet to the last acknowledgement, with no wait for delayed ones.
-    pub fn transfer(&self) -> Span {
+    pub fn data_duration(&self) -> Span {
         self.slow_start + self.recovery + self.congestion_avoidance
     }
 
     /// With handshake and delayed acknowledgement.
-    pub fn total(&self) -> Span {
-        self.handshake + self.transfer() + self.delayed_acknowledgement
+    pub fn total_duration(&self) -> Span {
+        self.handshake + self.data_duration() + self.delayed_acknowledgement
     }
 }
 
@@ -69,14 +69,14 @@ impl Latency {
 /// Checked against an independent implementation of the paper, whose equation numbers are given below. For Reno with
 /// timeouts of `flow.rto` at first; modern stacks repair the end of a transfer sooner. The longest span where all is
 /// lost.
-pub fn latency(flow: &Flow, initial_window: SegCount, bytes: ByteCount, loss: Ratio) -> Latency {
+pub fn transfer_latency(flow: &PftkFlow, initial_window: SegCount, bytes: ByteCount, loss: Ratio) -> TransferLatency {
     let p = loss.get().min(1.0 - f64::EPSILON);
-    let data = segments(bytes, flow.mss.max(ByteCount::new(1)));
+    let data = segment_count(bytes, flow.mss.max(ByteCount::new(1)));
     let first = initial_window.as_f64().max(1.0);
     let before_loss = slow_start_segments(data, p);
     let rtt = flow.rtt.as_secs_f64();
     let single = first < 2.0 && data > 0.0;
-    Latency {
+    TransferLatency {
         handshake: flow.rtt + Span::from_secs_f64(syn_timeouts(p)),
         slow_start: Span::from_secs_f64(rtt * slow_start_rounds(flow, first, before_loss)),
         recovery: Span::from_secs_f64(recovery_seconds(flow, data, last_window(flow, first, before_loss), p)),
@@ -85,7 +85,7 @@ pub fn latency(flow: &Flow, initial_window: SegCount, bytes: ByteCount, loss: Ra
     }
 }
 
-fn segments(bytes: ByteCount, mss: ByteCount) -> f64 {
+fn segment_count(bytes: ByteCount, mss: ByteCount) -> f64 {
     bytes.get().div_ceil(mss.get()) as f64
 }
 
@@ -95,23 +95,23 @@ fn slow_start_segments(data: f64, p: f64) -> f64 {
 }
 
 /// γ: the growth of the window in one round trip.
-fn growth(flow: &Flow) -> f64 {
-    1.0 + 1.0 / flow.b()
+fn window_growth(flow: &PftkFlow) -> f64 {
+    1.0 + 1.0 / flow.segments_per_ack()
 }
 
 /// Eq. 11: the window after so many segments of slow start, and no more than the largest.
-fn last_window(flow: &Flow, first: f64, sent: f64) -> f64 {
+fn last_window(flow: &PftkFlow, first: f64, sent: f64) -> f64 {
     unbound_window(flow, first, sent).min(flow.max_segments())
 }
 
-fn unbound_window(flow: &Flow, first: f64, sent: f64) -> f64 {
-    let growth = growth(flow);
+fn unbound_window(flow: &PftkFlow, first: f64, sent: f64) -> f64 {
+    let growth = window_growth(flow);
     sent * (growth - 1.0) / growth + first / growth
 }
 
 /// Eq. 15: round trips of slow start for `sent` segments; from the largest window on, one such window each.
-fn slow_start_rounds(flow: &Flow, first: f64, sent: f64) -> f64 {
-    let (growth, largest) = (growth(flow), flow.max_segments());
+fn slow_start_rounds(flow: &PftkFlow, first: f64, sent: f64) -> f64 {
+    let (growth, largest) = (window_growth(flow), flow.max_segments());
     let rounds = |ratio: f64| libm::log(ratio) / libm::log(growth);
     if unbound_window(flow, first, sent) <= largest {
         return rounds(sent * (growth - 1.0) / first + 1.0);
@@ -122,7 +122,7 @@ fn slow_start_rounds(flow: &Flow, first: f64, sent: f64) -> f64 {
 }
 
 /// Eq. 16 to 20: what the end of slow start costs, by the chance that there is a loss at all.
-fn recovery_seconds(flow: &Flow, data: f64, window: f64, p: f64) -> f64 {
+fn recovery_seconds(flow: &PftkFlow, data: f64, window: f64, p: f64) -> f64 {
     if p == 0.0 {
         return 0.0;
     }
@@ -131,11 +131,11 @@ fn recovery_seconds(flow: &Flow, data: f64, window: f64, p: f64) -> f64 {
 }
 
 /// Eq. 21 to 24: the segments that are left at PFTK's rate, counted as they arrive.
-fn steady_seconds(flow: &Flow, left: f64, p: f64) -> f64 {
+fn steady_seconds(flow: &PftkFlow, left: f64, p: f64) -> f64 {
     if p == 0.0 || left <= 0.0 {
         return 0.0;
     }
-    let epoch = Epoch::of(flow, p);
+    let epoch = LossEpoch::from_loss(flow, p);
     left * epoch.seconds / ((1.0 - p) / p + epoch.peak / 2.0 + epoch.timeout)
 }
 
@@ -158,8 +158,8 @@ mod tests {
     const RTT: Span = Span::from_millis(100);
     const TEN: SegCount = SegCount::new(10);
 
-    fn flow(b: u16) -> Flow {
-        Flow { mss: MSS, rtt: RTT, rto: Span::from_secs(1), acknowledged_together: b, max_window: None }
+    fn flow(b: u16) -> PftkFlow {
+        PftkFlow { mss: MSS, rtt: RTT, rto: Span::from_secs(1), acknowledged_together: b, max_window: None }
     }
 
     fn of(segments: u64) -> ByteCount {
@@ -175,17 +175,20 @@ mod tests {
             (10_000, ["1.533", "5.778", "35.590", "151.276"]),
         ] {
             let got = losses.map(|loss| {
-                format!("{:.3}", latency(&flow(2), TEN, of(data), Ratio::new(loss)).transfer().as_secs_f64())
+                format!(
+                    "{:.3}",
+                    transfer_latency(&flow(2), TEN, of(data), Ratio::new(loss)).data_duration().as_secs_f64()
+                )
             });
             assert_eq!(got, printed, "{data} segments");
         }
-        assert_eq!(latency(&flow(2), TEN, of(10), Ratio::ZERO).transfer(), RTT);
+        assert_eq!(transfer_latency(&flow(2), TEN, of(10), Ratio::ZERO).data_duration(), RTT);
     }
 
     #[test]
     fn slow_start_that_doubles() {
         for (data, seconds) in [(100, "0.346"), (1000, "0.666"), (10_000, "0.997")] {
-            let got = latency(&flow(1), TEN, of(data), Ratio::ZERO).transfer();
+            let got = transfer_latency(&flow(1), TEN, of(data), Ratio::ZERO).data_duration();
             assert_eq!(format!("{:.3}", got.as_secs_f64()), seconds);
         }
     }
@@ -205,7 +208,7 @@ mod tests {
     /// One window a round trip, up to the largest.
     #[test]
     fn rounds_up_to_the_largest_window_and_beyond() {
-        let bounded = Flow { max_window: Some(of(80)), ..flow(1) };
+        let bounded = PftkFlow { max_window: Some(of(80)), ..flow(1) };
         // 10, 20, 40, 80, 80, 80: 310 in six.
         for (data, rounds) in [(10, 1.0), (30, 2.0), (70, 3.0), (150, 4.0), (230, 5.0), (310, 6.0)] {
             let got = slow_start_rounds(&bounded, 10.0, data.into());
@@ -215,19 +218,19 @@ mod tests {
 
     #[test]
     fn handshakes_and_delayed_acknowledgements_come_on_top() {
-        let lossless = latency(&flow(2), SegCount::new(1), of(1), Ratio::ZERO);
+        let lossless = transfer_latency(&flow(2), SegCount::new(1), of(1), Ratio::ZERO);
         assert_eq!((lossless.handshake, lossless.delayed_acknowledgement), (RTT, Span::from_millis(100)));
-        assert_eq!(lossless.total(), lossless.transfer() + RTT * 2);
-        assert_eq!(latency(&flow(2), TEN, of(1), Ratio::ZERO).delayed_acknowledgement, Span::ZERO);
+        assert_eq!(lossless.total_duration(), lossless.data_duration() + RTT * 2);
+        assert_eq!(transfer_latency(&flow(2), TEN, of(1), Ratio::ZERO).delayed_acknowledgement, Span::ZERO);
         // With p = 0.1 either way a SYN needs 1/8 s more in the mean.
-        assert_eq!(latency(&flow(2), TEN, of(1), Ratio::new(0.1)).handshake, RTT + Span::from_millis(250));
-        assert_eq!(latency(&flow(2), TEN, of(1), Ratio::new(0.5)).handshake, Span::MAX);
+        assert_eq!(transfer_latency(&flow(2), TEN, of(1), Ratio::new(0.1)).handshake, RTT + Span::from_millis(250));
+        assert_eq!(transfer_latency(&flow(2), TEN, of(1), Ratio::new(0.5)).handshake, Span::MAX);
     }
 
     #[test]
     fn nothing_takes_no_time_and_total_loss_for_ever() {
-        assert_eq!(latency(&flow(2), TEN, ByteCount::ZERO, Ratio::new(0.1)).transfer(), Span::ZERO);
-        assert_eq!(latency(&flow(2), TEN, of(100), Ratio::ONE).transfer(), Span::MAX);
+        assert_eq!(transfer_latency(&flow(2), TEN, ByteCount::ZERO, Ratio::new(0.1)).data_duration(), Span::ZERO);
+        assert_eq!(transfer_latency(&flow(2), TEN, of(100), Ratio::ONE).data_duration(), Span::MAX);
         let gigabit = BitRate::from_mbps(1000);
         assert_eq!(transfer_time(ByteCount::ZERO, MSS, RTT, gigabit, None), Span::ZERO);
         assert_eq!(transfer_time(of(1), MSS, RTT, BitRate::ZERO, None), Span::MAX);
@@ -295,15 +298,15 @@ mod tests {
             bytes in 1_u64..1 << 40, more in 0_u64..1 << 40, exponent in -9_f64..0.0, longer in 0_u64..2_000_000_000,
             b in 1_u16..3, max in proptest::option::of(1_u64..1 << 30), first in 1_u64..100,
         ) {
-            let flow = Flow { max_window: max.map(ByteCount::new), ..flow(b) };
-            let time = |flow: &Flow, bytes| {
+            let flow = PftkFlow { max_window: max.map(ByteCount::new), ..flow(b) };
+            let time = |flow: &PftkFlow, bytes| {
                 let loss = Ratio::new(libm::pow(10.0, exponent));
-                latency(flow, SegCount::new(first), ByteCount::new(bytes), loss).total().as_secs_f64() * (1.0 + 1e-9)
+                transfer_latency(flow, SegCount::new(first), ByteCount::new(bytes), loss).total_duration().as_secs_f64() * (1.0 + 1e-9)
             };
             let longer = Span::from_nanos(longer);
             let now = time(&flow, bytes) * (1.0 - 2e-9);
             prop_assert!(time(&flow, bytes + more) >= now);
-            for worse in [Flow { rtt: flow.rtt + longer, ..flow }, Flow { rto: flow.rto + longer, ..flow }] {
+            for worse in [PftkFlow { rtt: flow.rtt + longer, ..flow }, PftkFlow { rto: flow.rto + longer, ..flow }] {
                 prop_assert!(time(&worse, bytes) >= now);
             }
         }
@@ -315,11 +318,11 @@ mod tests {
         ) {
             let (bytes, mss) = (ByteCount::new(bytes), ByteCount::new(mss));
             let (rtt, loss) = (Span::from_nanos(rtt), Ratio::new(loss));
-            let flow = Flow {
+            let flow = PftkFlow {
                 mss, rtt, rto: Span::from_nanos(rto), acknowledged_together: b, max_window: max.map(ByteCount::new),
             };
-            let parts = latency(&flow, SegCount::new(first), bytes, loss);
-            prop_assert!(parts.total() >= parts.transfer());
+            let parts = transfer_latency(&flow, SegCount::new(first), bytes, loss);
+            prop_assert!(parts.total_duration() >= parts.data_duration());
             prop_assert!(mean_rate(bytes, mss, rtt, BitRate::from_bps(bps), Some(loss)).bps() <= bps);
         }
     }

@@ -8,7 +8,7 @@ use crate::loss::CongestionControl;
 ///
 /// With `each` as window ÷ RTT it is the rule of parallel windows; with `each` by Mathis's formula it is that of
 /// Hacker, Athey and Noble 2002, which holds as long as the streams' own load adds no loss: not once the link is full.
-pub fn together(streams: u16, each: BitRate, capacity: BitRate) -> BitRate {
+pub fn combined_rate(streams: u16, each: BitRate, capacity: BitRate) -> BitRate {
     BitRate::from_bps(each.bps().saturating_mul(streams.into())).min(capacity)
 }
 
@@ -27,7 +27,7 @@ pub fn to_fill(each: BitRate, capacity: BitRate) -> Option<u16> {
 /// Holds where one stream backs off at a time; streams that back off together stay at what one of them uses.
 pub fn to_use(utilisation: Ratio, control: CongestionControl) -> Option<u16> {
     let enough = |streams: &u16| control.utilisation_without_queue(*streams).get() >= utilisation.get() - ROUNDING;
-    let (share, backoff) = (utilisation.get(), control.backoff());
+    let (share, backoff) = (utilisation.get(), control.backoff_factor());
     let exact = share / (1.0 - share) * (1.0 - backoff) / (1.0 + backoff);
     // Whole numbers come out a digit of the last place above or below.
     let near = (exact as u16).saturating_sub(1).max(1);
@@ -40,7 +40,7 @@ const ROUNDING: f64 = 1e-9;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loss::mathis;
+    use crate::loss::mathis_window;
     use crate::window;
     use fullpipe_units::{ByteCount, Span};
     use proptest::prelude::*;
@@ -48,19 +48,19 @@ mod tests {
     #[test]
     fn parallel_windows_of_64_kib_fill_a_gigabit_with_191() {
         let rtt = Span::from_millis(100);
-        let each = window::rate(ByteCount::from_kib(64), rtt);
+        let each = window::rate_of_window(ByteCount::from_kib(64), rtt);
         let gigabit = BitRate::from_mbps(1000);
         assert_eq!(to_fill(each, gigabit), Some(191));
-        assert_eq!(together(10, each, gigabit).to_string(), "52.43 Mbit/s");
-        assert_eq!(together(191, each, gigabit), gigabit);
+        assert_eq!(combined_rate(10, each, gigabit).to_string(), "52.43 Mbit/s");
+        assert_eq!(combined_rate(191, each, gigabit), gigabit);
     }
 
     #[test]
     fn under_loss_streams_add_up_until_the_link_is_full() {
         let rtt = Span::from_millis(100);
-        let each = window::rate(mathis(Ratio::new(1e-4), ByteCount::new(1460)), rtt);
+        let each = window::rate_of_window(mathis_window(Ratio::new(1e-4), ByteCount::new(1460)), rtt);
         assert_eq!(each.to_string(), "14.31 Mbit/s");
-        assert_eq!(together(4, each, BitRate::from_mbps(100)).to_string(), "57.22 Mbit/s");
+        assert_eq!(combined_rate(4, each, BitRate::from_mbps(100)).to_string(), "57.22 Mbit/s");
         assert_eq!(to_fill(each, BitRate::from_mbps(100)), Some(7));
     }
 
@@ -94,7 +94,7 @@ mod tests {
                 let mut rates = vec![1.0 / f64::from(streams); usize::from(streams)];
                 let (mut sent, mut time) = (0.0, 0.0);
                 for turn in 0..20_000 {
-                    rates[turn % usize::from(streams)] *= control.backoff();
+                    rates[turn % usize::from(streams)] *= control.backoff_factor();
                     let used: f64 = rates.iter().sum();
                     let rise = 1.0 - used;
                     if turn > 2000 {
@@ -106,7 +106,7 @@ mod tests {
                     }
                 }
                 let formula = control.utilisation_without_queue(streams).get();
-                assert!((sent / time - formula).abs() < 1e-4, "{} × {streams}: {formula}", control.name());
+                assert!((sent / time - formula).abs() < 1e-4, "{} × {streams}: {formula}", control.display_name());
             }
         }
     }
@@ -125,10 +125,10 @@ mod tests {
         #[test]
         fn the_number_that_fills_fills_and_one_less_does_not(each: u64, capacity: u64, streams: u16) {
             let (each, capacity) = (BitRate::from_bps(each), BitRate::from_bps(capacity));
-            prop_assert!(together(streams, each, capacity) <= together(streams.saturating_add(1), each, capacity));
+            prop_assert!(combined_rate(streams, each, capacity) <= combined_rate(streams.saturating_add(1), each, capacity));
             if let Some(fills) = to_fill(each, capacity) {
-                prop_assert_eq!(together(fills, each, capacity), capacity);
-                prop_assert!(fills == 0 || together(fills - 1, each, capacity) < capacity);
+                prop_assert_eq!(combined_rate(fills, each, capacity), capacity);
+                prop_assert!(fills == 0 || combined_rate(fills - 1, each, capacity) < capacity);
             }
         }
     }

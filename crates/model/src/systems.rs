@@ -17,7 +17,7 @@ pub struct System {
 }
 
 /// The system of this name, as in [`SYSTEMS`]; case does not matter.
-pub fn named(name: &str) -> Option<&'static System> {
+pub fn find_system(name: &str) -> Option<&'static System> {
     SYSTEMS.iter().find(|system| system.name.eq_ignore_ascii_case(name))
 }
 
@@ -77,15 +77,15 @@ mod tests {
             ("Windows Server 2008 and later", true),
             ("Linux 2.6.8 and later", true),
         ] {
-            assert_eq!(named(name).map(|system| system.scales_windows), Some(scales), "{name}");
+            assert_eq!(find_system(name).map(|system| system.scales_windows), Some(scales), "{name}");
         }
-        assert_eq!(named("OS/2"), None);
+        assert_eq!(find_system("OS/2"), None);
     }
 
     #[test]
     fn names_are_unique() {
         for system in SYSTEMS {
-            assert_eq!(named(system.name), Some(system));
+            assert_eq!(find_system(system.name), Some(system));
         }
     }
 }

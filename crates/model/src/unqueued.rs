@@ -34,7 +34,7 @@ pub struct SenderSample {
 impl SenderSample {
     /// Returns the sum of the figures of connections over the same path. The round-trip time of one with nothing on its
     /// way is of the past.
-    pub fn of(infos: &[TcpInfo]) -> Self {
+    pub fn from_infos(infos: &[TcpInfo]) -> Self {
         let has_data = |info: &&TcpInfo| info.unacked > Some(SegCount::ZERO);
         let rtt = infos.iter().filter(has_data).filter_map(|info| info.rtt).min();
         let count = |of: fn(&TcpInfo) -> Option<SegCount>| infos.iter().filter_map(of).map(SegCount::get).sum();
@@ -55,7 +55,7 @@ impl SenderSample {
 
     /// Returns true if packets wait for more than half of it.
     pub fn has_queue(self) -> bool {
-        self.rtt > self.min_rtt.scaled(1.5) + Span::from_millis(5)
+        self.rtt > self.min_rtt.scale_by(1.5) + Span::from_millis(5)
     }
 }
 
@@ -74,24 +74,24 @@ pub struct UnqueuedLoss {
 impl UnqueuedLoss {
     /// Takes a sample. Returns the share of segments that are lost while no packet waits, once it is known and so large
     /// that CUBIC and Reno suffer from it.
-    pub fn follow(&mut self, at: Time, sample: SenderSample) -> Option<Ratio> {
+    pub fn add_sample(&mut self, at: Time, sample: SenderSample) -> Option<Ratio> {
         if !sample.has_no_queue() {
-            self.recover(at, sample);
+            self.end_recovery(at, sample);
         }
         let (from, last) = *self.last.get_or_insert((at, sample));
-        if at.since(from) >= INTERVAL.max(sample.rtt) {
+        if at.duration_since(from) >= INTERVAL.max(sample.rtt) {
             self.last = Some((at, sample));
-            self.add(from, at, last, sample);
+            self.count_interval(from, at, last, sample);
         }
-        let share = Ratio::of(self.lost as f64, self.segments.max(1) as f64);
+        let share = Ratio::from_quotient(self.lost as f64, self.segments.max(1) as f64);
         Some(share).filter(|share| self.events >= MIN_EVENTS && share.get() >= LOSSY)
     }
 
-    fn add(&mut self, from: Time, at: Time, last: SenderSample, sample: SenderSample) {
+    fn count_interval(&mut self, from: Time, at: Time, last: SenderSample, sample: SenderSample) {
         let lost = sample.retransmitted.saturating_sub(last.retransmitted);
         if lost > 0 && last.retransmitted == 0 {
             // It may be the end of slow start, in a queue too short to be seen.
-            self.recover(at, sample);
+            self.end_recovery(at, sample);
         } else if from >= self.recovers_until {
             self.events += u32::from(lost > 0);
             self.segments += sample.segments.saturating_sub(last.segments);
@@ -101,8 +101,8 @@ impl UnqueuedLoss {
         }
     }
 
-    fn recover(&mut self, at: Time, sample: SenderSample) {
-        self.recovers_until = at + sample.rtt.scaled(RECOVERY);
+    fn end_recovery(&mut self, at: Time, sample: SenderSample) {
+        self.recovers_until = at + sample.rtt.scale_by(RECOVERY);
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
             };
             (Time::from_nanos(tenth * 100_000_000), sample)
         });
-        samples.map(|(at, sample)| loss.follow(at, sample)).collect()
+        samples.map(|(at, sample)| loss.add_sample(at, sample)).collect()
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
                 rtt: Span::from_millis(50),
                 min_rtt: Span::from_millis(50),
             };
-            loss.follow(Time::from_nanos(tenth * 100_000_000), sample)
+            loss.add_sample(Time::from_nanos(tenth * 100_000_000), sample)
         });
         assert!(share.take(6).all(|share| share.is_none()));
     }
@@ -170,7 +170,7 @@ mod tests {
             unacked: Some(SegCount::new(unacked)),
             ..TcpInfo::default()
         };
-        let rtt = |infos: &[TcpInfo]| SenderSample::of(infos).rtt;
+        let rtt = |infos: &[TcpInfo]| SenderSample::from_infos(infos).rtt;
         assert_eq!(rtt(&[info(24, 16), info(4, 0), info(20, 1)]), Span::from_millis(20));
         assert_eq!(rtt(&[info(24, 0), info(4, 0)]), Span::from_millis(4));
     }

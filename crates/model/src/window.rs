@@ -12,7 +12,7 @@
 
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-/// Result of [`rate`] where nothing bounds it.
+/// Result of [`rate_of_window`] where nothing bounds it.
 pub const UNBOUNDED: BitRate = BitRate::from_bps(u64::MAX);
 
 /// The bandwidth-delay product: the window that `rate` needs over `rtt`, rounded down to a byte.
@@ -25,12 +25,12 @@ pub fn bdp(rate: BitRate, rtt: Span) -> ByteCount {
 /// The rate at which one `window` per `rtt` passes, rounded down to a bit per second.
 ///
 /// An `rtt` of zero bounds nothing and gives [`UNBOUNDED`], but for an empty window.
-pub fn rate(window: ByteCount, rtt: Span) -> BitRate {
-    if rtt == Span::ZERO && window > ByteCount::ZERO { UNBOUNDED } else { BitRate::of(window, rtt) }
+pub fn rate_of_window(window: ByteCount, rtt: Span) -> BitRate {
+    if rtt == Span::ZERO && window > ByteCount::ZERO { UNBOUNDED } else { BitRate::from_bytes_in(window, rtt) }
 }
 
 /// The round-trip time at which `window` gives `rate`, rounded up to a nanosecond; [`Span::MAX`] for a rate of zero.
-pub fn rtt(window: ByteCount, rate: BitRate) -> Span {
+pub fn rtt_of_window(window: ByteCount, rate: BitRate) -> Span {
     rate.time_for(window)
 }
 
@@ -90,37 +90,37 @@ mod tests {
             (65_535, ms(200), 2_621),
             (65_536, ms(38), 13_797),
         ] {
-            assert_eq!(rate(ByteCount::new(window), rtt).bps() / 1000, kbps, "{window} B ÷ {rtt}");
+            assert_eq!(rate_of_window(ByteCount::new(window), rtt).bps() / 1000, kbps, "{window} B ÷ {rtt}");
         }
     }
 
     #[test]
     fn at_its_edges_the_equation_bounds_nothing() {
-        assert_eq!(rate(ByteCount::new(1), Span::ZERO), UNBOUNDED);
-        assert_eq!(rate(ByteCount::ZERO, Span::ZERO), BitRate::ZERO);
-        assert_eq!(rate(ByteCount::new(u64::MAX), Span::from_nanos(1)), UNBOUNDED);
+        assert_eq!(rate_of_window(ByteCount::new(1), Span::ZERO), UNBOUNDED);
+        assert_eq!(rate_of_window(ByteCount::ZERO, Span::ZERO), BitRate::ZERO);
+        assert_eq!(rate_of_window(ByteCount::new(u64::MAX), Span::from_nanos(1)), UNBOUNDED);
         assert_eq!(bdp(UNBOUNDED, Span::MAX).get(), u64::MAX);
-        assert_eq!(rtt(ByteCount::new(1), BitRate::ZERO), Span::MAX);
+        assert_eq!(rtt_of_window(ByteCount::new(1), BitRate::ZERO), Span::MAX);
     }
 
     proptest! {
         #[test]
         fn each_term_is_found_again(bytes in 1_000_u64..10_000_000_000, nanos in 1_000_u64..10_000_000_000) {
             let (window, span) = (ByteCount::new(bytes), Span::from_nanos(nanos));
-            let bits = rate(window, span);
+            let bits = rate_of_window(window, span);
             prop_assume!(bits.bps() >= 1_000);
             // One bit per second is what rounding may cost, and at the slowest rate that is 1 part in 1000.
             let slack = 2.0 / bits.as_f64() + 2.0 / window.as_f64() + 2.0 / nanos as f64;
             let near = |a: f64, b: f64| (a - b).abs() <= b * slack;
             prop_assert!(near(bdp(bits, span).as_f64(), window.as_f64()));
-            prop_assert!(near(rtt(window, bits).as_secs_f64(), span.as_secs_f64()));
+            prop_assert!(near(rtt_of_window(window, bits).as_secs_f64(), span.as_secs_f64()));
         }
 
         #[test]
         fn more_window_or_a_shorter_way_is_never_slower(
             window: u64, more: u64, nanos: u64, longer: u64,
         ) {
-            let at = |w: u64, n: u64| rate(ByteCount::new(w), Span::from_nanos(n));
+            let at = |w: u64, n: u64| rate_of_window(ByteCount::new(w), Span::from_nanos(n));
             prop_assert!(at(window.saturating_add(more), nanos) >= at(window, nanos));
             prop_assert!(at(window, nanos) >= at(window, nanos.saturating_add(longer)));
         }

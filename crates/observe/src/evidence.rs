@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use fullpipe_record::{
-    Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady, Transfer, Writer, steady,
-    steady_of_receiver,
+    Buffer, Direction, Evidence, Framing, Machine, Request, Sample, SocketReadback, Steady, Transfer, Writer,
+    find_steady, steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::watch::{Seen, Watched};
+use crate::watch::{ObservedConnection, WatchedConnections};
 
 /// Minimum share of the bytes of the largest: a smaller transfer is left out, and so is a connection of a transfer,
 /// which only carries commands.
@@ -28,46 +28,46 @@ const FIRST_SNAPSHOT: Span = Span::from_nanos(1);
 /// other host are one transfer with as many streams. Transfers with too few snapshots are left out.
 ///
 /// The evidence is of this end alone: as the sender where most of the data was sent, else as the receiver.
-pub fn transfers(watched: &Watched, bandwidth: Option<BitRate>) -> Vec<(Transfer, Evidence)> {
-    let mut groups = groups(watched);
-    groups.retain(|group| snapshots(group) >= MIN_SNAPSHOTS);
-    groups.sort_by_key(|group| std::cmp::Reverse(offered(group)));
-    let most = groups.first().map_or(ByteCount::ZERO, |group| offered(group));
-    groups.retain(|group| carries_data(offered(group), most));
+pub fn watched_transfers(watched: &WatchedConnections, bandwidth: Option<BitRate>) -> Vec<(Transfer, Evidence)> {
+    let mut groups = connection_groups(watched);
+    groups.retain(|group| snapshot_count(group) >= MIN_SNAPSHOTS);
+    groups.sort_by_key(|group| std::cmp::Reverse(offered_bytes(group)));
+    let most = groups.first().map_or(ByteCount::ZERO, |group| offered_bytes(group));
+    groups.retain(|group| carries_data(offered_bytes(group), most));
     groups.truncate(MAX_TRANSFERS);
-    groups.iter().map(|group| transfer(group, watched, bandwidth)).collect()
+    groups.iter().map(|group| group_transfer(group, watched, bandwidth)).collect()
 }
 
 /// Returns the bytes that were seen to move over connections of which there are too few snapshots, where that is not
-/// next to nothing compared with those of [`transfers`]; zero if there are none.
-pub fn moved_too_briefly(watched: &Watched) -> ByteCount {
+/// next to nothing compared with those of [`watched_transfers`]; zero if there are none.
+pub fn moved_too_briefly(watched: &WatchedConnections) -> ByteCount {
     let (judged, brief): (Vec<_>, Vec<_>) =
-        groups(watched).into_iter().partition(|group| snapshots(group) >= MIN_SNAPSHOTS);
-    let most = judged.iter().map(|group| offered(group)).max().unwrap_or_default();
+        connection_groups(watched).into_iter().partition(|group| snapshot_count(group) >= MIN_SNAPSHOTS);
+    let most = judged.iter().map(|group| offered_bytes(group)).max().unwrap_or_default();
     let moved: ByteCount = brief.iter().flatten().map(|course| course.moved).sum();
     if carries_data(moved, most) { moved } else { ByteCount::ZERO }
 }
 
 /// Returns the connections that carry data, those of one program with one other host together.
-fn groups(watched: &Watched) -> Vec<Vec<Course<'_>>> {
-    let mut groups: BTreeMap<(Option<String>, IpAddr, bool), Vec<Course>> = BTreeMap::new();
+fn connection_groups(watched: &WatchedConnections) -> Vec<Vec<ConnectionHistory<'_>>> {
+    let mut groups: BTreeMap<(Option<String>, IpAddr, bool), Vec<ConnectionHistory>> = BTreeMap::new();
     for (stream, seen) in watched.connections.iter().enumerate() {
-        let course = Course::of(stream as u16, seen, watched);
+        let course = ConnectionHistory::from_samples(stream as u16, seen, watched);
         if course.offered > ByteCount::ZERO {
             let key = (seen.owner.program.clone(), seen.remote.ip(), course.receives);
             groups.entry(key).or_default().push(course);
         }
     }
-    let mut groups: Vec<Vec<Course>> = groups.into_values().collect();
+    let mut groups: Vec<Vec<ConnectionHistory>> = groups.into_values().collect();
     groups.iter_mut().for_each(keep_those_with_data);
     groups
 }
 
-fn offered(group: &[Course]) -> ByteCount {
+fn offered_bytes(group: &[ConnectionHistory]) -> ByteCount {
     group.iter().map(|course| course.offered).sum()
 }
 
-fn keep_those_with_data(group: &mut Vec<Course>) {
+fn keep_those_with_data(group: &mut Vec<ConnectionHistory>) {
     let most = group.iter().map(|course| course.offered).max().unwrap_or_default();
     group.retain(|course| carries_data(course.offered, most));
 }
@@ -75,12 +75,12 @@ fn keep_those_with_data(group: &mut Vec<Course>) {
 /// Returns true if a connection of a transfer is one that carries its data, where it moved so many bytes, and the one
 /// that moved most moved `most`.
 pub fn carries_data(moved: ByteCount, most: ByteCount) -> bool {
-    moved >= most.scaled(MIN_SHARE)
+    moved >= most.scale_by(MIN_SHARE)
 }
 
 /// One connection over the time for which it was watched.
-struct Course<'w> {
-    seen: &'w Seen,
+struct ConnectionHistory<'w> {
+    seen: &'w ObservedConnection,
     /// Set if more bytes arrived at this end than at the other.
     receives: bool,
     /// Bytes in the direction in which more were moved.
@@ -90,43 +90,48 @@ struct Course<'w> {
     samples: Vec<&'w Sample>,
 }
 
-impl<'w> Course<'w> {
-    fn of(stream: u16, seen: &'w Seen, watched: &'w Watched) -> Self {
+impl<'w> ConnectionHistory<'w> {
+    fn from_samples(stream: u16, seen: &'w ObservedConnection, watched: &'w WatchedConnections) -> Self {
         let samples: Vec<&Sample> = watched.samples.iter().filter(|sample| sample.stream == stream).collect();
         let growth = |count: fn(&Sample) -> ByteCount| {
             let [first, last] =
                 [samples.first(), samples.last()].map(|sample| sample.map_or(ByteCount::ZERO, |one| count(one)));
             last.saturating_sub(if seen.is_old { first } else { ByteCount::ZERO })
         };
-        let (sent, received) = (growth(acknowledged), growth(arrived));
-        let waiting = samples.last().map_or(ByteCount::ZERO, |last| last.unacknowledged());
+        let (sent, received) = (growth(acknowledged_bytes), growth(received_bytes));
+        let waiting = samples.last().map_or(ByteCount::ZERO, |last| last.unacknowledged_bytes());
         let moved = sent.max(received);
         Self { seen, receives: received > sent + waiting, moved, offered: moved.max(sent + waiting), samples }
     }
 }
 
-fn acknowledged(sample: &Sample) -> ByteCount {
+fn acknowledged_bytes(sample: &Sample) -> ByteCount {
     sample.tcp.bytes_acked.unwrap_or_default()
 }
 
-fn arrived(sample: &Sample) -> ByteCount {
+fn received_bytes(sample: &Sample) -> ByteCount {
     sample.tcp.bytes_received.unwrap_or_default()
 }
 
-fn snapshots(group: &[Course]) -> usize {
+fn snapshot_count(group: &[ConnectionHistory]) -> usize {
     group.iter().map(|course| course.samples.len()).max().unwrap_or(0)
 }
 
-fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> (Transfer, Evidence) {
+fn group_transfer(
+    group: &[ConnectionHistory],
+    watched: &WatchedConnections,
+    bandwidth: Option<BitRate>,
+) -> (Transfer, Evidence) {
     let receives = group.iter().any(|course| course.receives);
     let direction = if receives { Direction::Download } else { Direction::Upload };
     let begin =
         group.iter().filter_map(|course| course.samples.first()).map(|sample| sample.at).min().unwrap_or_default();
     let samples: Vec<Sample> =
-        group.iter().zip(0..).flat_map(|(course, stream)| renumbered(course, stream, begin)).collect();
+        group.iter().zip(0..).flat_map(|(course, stream)| renumber_samples(course, stream, begin)).collect();
     let took = samples.iter().map(|sample| sample.at).max().unwrap_or_default();
     let moved: ByteCount = group.iter().map(|course| course.moved).sum();
-    let sockets: Vec<SocketReadback> = group.iter().zip(0..).map(|(course, stream)| socket(course, stream)).collect();
+    let sockets: Vec<SocketReadback> =
+        group.iter().zip(0..).map(|(course, stream)| socket_readback(course, stream)).collect();
     let seen = group.first().map(|course| course.seen);
     let request = Request {
         direction,
@@ -138,7 +143,9 @@ fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> 
         ..Request::default()
     };
     let here = Some(watched.settings.clone());
-    let machine = seen.map(|seen| watched.machines.of(seen.owner.pid, seen.remote.ip(), begin)).unwrap_or_default();
+    let machine = seen
+        .map(|seen| watched.machines.connection_machine(seen.owner.pid, seen.remote.ip(), begin))
+        .unwrap_or_default();
     let (sender_machine, receiver_machine) =
         if receives { (Machine::default(), machine) } else { (machine, Machine::default()) };
     let (sender_samples, receiver_samples) = if receives { (Vec::new(), samples) } else { (samples, Vec::new()) };
@@ -153,7 +160,7 @@ fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> 
             group,
             if receives { &receiver_samples } else { &sender_samples },
             receives,
-            BitRate::of(moved, took),
+            BitRate::from_bytes_in(moved, took),
         ),
         sender: here.clone().filter(|_| !receives),
         receiver: here.filter(|_| receives),
@@ -178,14 +185,14 @@ fn transfer(group: &[Course], watched: &Watched, bandwidth: Option<BitRate>) -> 
         direction,
         bytes: moved,
         watched: took,
-        rate: BitRate::of(moved, took),
+        rate: BitRate::from_bytes_in(moved, took),
         closed: group.iter().all(|course| course.seen.is_missing()),
     };
     (transfer, evidence)
 }
 
-fn renumbered(course: &Course, stream: u16, begin: Span) -> Vec<Sample> {
-    let bytes = if course.receives { arrived } else { acknowledged };
+fn renumber_samples(course: &ConnectionHistory, stream: u16, begin: Span) -> Vec<Sample> {
+    let bytes = if course.receives { received_bytes } else { acknowledged_bytes };
     let one = |sample: &&Sample| Sample {
         at: sample.at.saturating_sub(begin),
         stream,
@@ -198,7 +205,7 @@ fn renumbered(course: &Course, stream: u16, begin: Span) -> Vec<Sample> {
 
 /// Returns the part of a transfer that is judged. If it was under way when the watching began, that is the whole, as
 /// its ramp was not seen.
-fn course_of_all(group: &[Course], samples: &[Sample], receives: bool, rate: BitRate) -> Option<Steady> {
+fn course_of_all(group: &[ConnectionHistory], samples: &[Sample], receives: bool, rate: BitRate) -> Option<Steady> {
     let took = samples.iter().map(|sample| sample.at).max()?;
     let ended_at = group.iter().zip(0..).map(|(_, stream)| last_data(samples, stream)).max()?;
     if group.iter().any(|course| course.seen.is_old) {
@@ -206,7 +213,7 @@ fn course_of_all(group: &[Course], samples: &[Sample], receives: bool, rate: Bit
         return Some(Steady { ramp: FIRST_SNAPSHOT, ramp_rate: rate, rate, duration });
     }
     let with_data: Vec<Sample> = samples.iter().filter(|sample| sample.at <= ended_at).cloned().collect();
-    if receives { steady_of_receiver(&with_data, None, ended_at) } else { steady(&with_data, None, ended_at) }
+    if receives { steady_of_receiver(&with_data, None, ended_at) } else { find_steady(&with_data, None, ended_at) }
 }
 
 /// Returns the time of the sample in which the last data of a stream had arrived; of its last sample where more than a
@@ -215,12 +222,12 @@ pub fn last_data(samples: &[Sample], stream: u16) -> Span {
     let own = || samples.iter().filter(move |sample| sample.stream == stream);
     let Some(last) = own().next_back() else { return Span::ZERO };
     let segment = last.tcp.snd_mss.unwrap_or_default();
-    let is_over = last.unacknowledged() <= segment;
+    let is_over = last.unacknowledged_bytes() <= segment;
     let has_all = |sample: &&Sample| last.bytes.saturating_sub(sample.bytes) <= segment;
     own().find(|sample| is_over && has_all(sample)).unwrap_or(last).at
 }
 
-fn socket(course: &Course, stream: u16) -> SocketReadback {
+fn socket_readback(course: &ConnectionHistory, stream: u16) -> SocketReadback {
     let memory = course.samples.first().and_then(|sample| sample.memory).unwrap_or_default();
     SocketReadback {
         stream,
@@ -236,7 +243,7 @@ fn socket(course: &Course, stream: u16) -> SocketReadback {
 
 /// Returns the receive buffer that the program asked for, half of what the kernel reports; `None` unless the programs
 /// of all connections asked for one.
-fn fixed_buffer(group: &[Course], sockets: &[SocketReadback]) -> Option<Buffer> {
+fn fixed_buffer(group: &[ConnectionHistory], sockets: &[SocketReadback]) -> Option<Buffer> {
     let is_fixed = group.iter().all(|course| course.seen.has_fixed_rcvbuf);
     let size = sockets.first().map(|socket| ByteCount::new(socket.rcvbuf.get() / 2));
     size.filter(|_| is_fixed).map(Buffer::Request)

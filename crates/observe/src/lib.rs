@@ -1,8 +1,8 @@
 //! TCP connections of other programs, sampled through the kernel's figures without sending a byte.
 //!
-//! * In: a process, a program started to be watched, or one connection ([`Subject`]). [`watch_others`] samples its
+//! * In: a process, a program started to be watched, or one connection ([`WatchSubject`]). [`watch_others`] samples its
 //!   connections from `/proc` and `sock_diag` until the caller ends it.
-//! * Out: [`Watched`], from which [`transfers`] makes the evidence of each transfer, for `diagnose` to judge.
+//! * Out: [`WatchedConnections`], from which [`watched_transfers`] makes the evidence of each transfer, for `diagnose` to judge.
 //!
 //! Watching needs permission to read the process's descriptors ([`WatchError::Forbidden`] where
 //! there is none).
@@ -15,7 +15,7 @@ mod process;
 mod watch;
 
 pub use error::WatchError;
-pub use evidence::{carries_data, last_data, moved_too_briefly, transfers};
+pub use evidence::{carries_data, last_data, moved_too_briefly, watched_transfers};
 pub use open::open_connections;
-pub use process::tree as process_tree;
-pub use watch::{Standing, Subject, Watched, watch_others};
+pub use process::process_tree;
+pub use watch::{WatchProgress, WatchSubject, WatchedConnections, watch_others};

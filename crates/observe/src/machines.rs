@@ -15,20 +15,20 @@ const MAX_SAMPLES: usize = 600;
 
 /// Meters of the processes that have connections, and of the devices toward the other hosts.
 #[derive(Debug)]
-pub(crate) struct Machines {
+pub(crate) struct MachineMeters {
     /// Unset where the devices are those of another network namespace, which this process does not see.
     sees_devices: bool,
     processes: BTreeMap<u32, (ProcessorMeter, Vec<CpuSample>)>,
     devices: BTreeMap<IpAddr, (DeviceMeter, Option<DeviceReport>)>,
 }
 
-impl Machines {
+impl MachineMeters {
     pub(crate) fn new(sees_devices: bool) -> Self {
         Self { sees_devices, processes: BTreeMap::new(), devices: BTreeMap::new() }
     }
 
     /// Starts to measure the owner of a connection, and the device toward its other end.
-    pub(crate) fn add(&mut self, pid: Option<u32>, remote: IpAddr) {
+    pub(crate) fn add_connection(&mut self, pid: Option<u32>, remote: IpAddr) {
         if self.processes.len() < MAX_METERS
             && let Some(pid) = pid.filter(|pid| !self.processes.contains_key(pid))
             && let Some(meter) = ProcessorMeter::of_process(pid)
@@ -38,29 +38,29 @@ impl Machines {
         if self.sees_devices
             && self.devices.len() < MAX_METERS
             && !self.devices.contains_key(&remote)
-            && let Ok(meter) = DeviceMeter::toward(remote)
+            && let Ok(meter) = DeviceMeter::toward_peer(remote)
         {
             self.devices.insert(remote, (meter, None));
         }
     }
 
     /// Takes a sample of each meter, at a time since the watching began.
-    pub(crate) fn sample(&mut self, at: Span) {
+    pub(crate) fn take_sample(&mut self, at: Span) {
         for (meter, samples) in self.processes.values_mut() {
-            samples.extend(meter.sample(at));
+            samples.extend(meter.take_sample(at));
             if samples.len() > MAX_SAMPLES {
                 thin_out_processors(samples);
             }
         }
         for (meter, report) in self.devices.values_mut() {
             // A device that has gone keeps its last counts.
-            *report = meter.sample().or(report.take());
+            *report = meter.take_sample().or(report.take());
         }
     }
 
     /// Returns the figures of this machine for a connection of `pid` with `remote`, in times since
     /// `begin`.
-    pub(crate) fn of(&self, pid: Option<u32>, remote: IpAddr, begin: Span) -> Machine {
+    pub(crate) fn connection_machine(&self, pid: Option<u32>, remote: IpAddr, begin: Span) -> Machine {
         let samples = pid.and_then(|pid| self.processes.get(&pid)).map(|(_, samples)| samples.as_slice());
         let since = |sample: &CpuSample| CpuSample { at: sample.at.saturating_sub(begin), ..sample.clone() };
         Machine {

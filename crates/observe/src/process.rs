@@ -14,10 +14,10 @@ const MAX_PROCESSES: usize = 1024;
 const MAX_DESCRIPTORS: usize = 65_536;
 
 /// Returns the process and all its descendants whose parents still live.
-pub fn tree(root: u32) -> BTreeSet<u32> {
+pub fn process_tree(root: u32) -> BTreeSet<u32> {
     let (mut found, mut new) = (BTreeSet::from([root]), vec![root]);
     while let Some(pid) = new.pop() {
-        for child in children(pid) {
+        for child in child_pids(pid) {
             if found.len() < MAX_PROCESSES && found.insert(child) {
                 new.push(child);
             }
@@ -27,8 +27,8 @@ pub fn tree(root: u32) -> BTreeSet<u32> {
 }
 
 /// Returns the children of a process; each is listed with the thread that started it.
-fn children(pid: u32) -> Vec<u32> {
-    let Ok(threads) = fs::read_dir(of(pid, "task")) else { return Vec::new() };
+fn child_pids(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(proc_path(pid, "task")) else { return Vec::new() };
     let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
 }
@@ -37,8 +37,8 @@ fn children(pid: u32) -> Vec<u32> {
 ///
 /// # Errors
 /// `NotFound` if there is no such process, `PermissionDenied` if it belongs to another user.
-pub(crate) fn sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
-    let descriptors = fs::read_dir(of(pid, "fd"))?.take(MAX_DESCRIPTORS).flatten();
+pub(crate) fn process_sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
+    let descriptors = fs::read_dir(proc_path(pid, "fd"))?.take(MAX_DESCRIPTORS).flatten();
     // The link of a descriptor that was closed meanwhile cannot be read.
     let socket = |entry: fs::DirEntry| {
         let number = socket_number(fs::read_link(entry.path()).ok()?.to_str()?)?;
@@ -49,10 +49,10 @@ pub(crate) fn sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
 
 /// Returns the process that has this socket and the descriptor, the youngest process if several have it; `None` if
 /// there is none, or it belongs to another user.
-pub(crate) fn owner(socket: u64) -> Option<(u32, i32)> {
+pub(crate) fn socket_owner(socket: u64) -> Option<(u32, i32)> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let descriptor = |pid: u32| sockets(pid).ok()?.into_iter().find(|(number, _)| *number == socket);
+    let descriptor = |pid: u32| process_sockets(pid).ok()?.into_iter().find(|(number, _)| *number == socket);
     numbers.filter_map(|pid| Some((pid, descriptor(pid)?.1))).max()
 }
 
@@ -61,15 +61,15 @@ fn socket_number(target: &str) -> Option<u64> {
 }
 
 /// Returns the name of a process; `None` if there is no such process, or it has no name.
-pub(crate) fn name(pid: u32) -> Option<String> {
-    let name = text(pid, "comm").ok()?;
+pub(crate) fn process_name(pid: u32) -> Option<String> {
+    let name = read_proc_file(pid, "comm").ok()?;
     Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
 }
 
 /// Returns the processor time of a process and of the children that it has waited for (fields 14 to 17 of `stat`);
 /// nothing if there is no such process.
 pub(crate) fn processor_time(pid: u32) -> Span {
-    text(pid, "stat").map_or(Span::ZERO, |stat| used_time(&stat))
+    read_proc_file(pid, "stat").map_or(Span::ZERO, |stat| used_time(&stat))
 }
 
 fn used_time(stat: &str) -> Span {
@@ -82,17 +82,17 @@ fn used_time(stat: &str) -> Span {
 
 /// Returns true if there is such a process. One that is ending does not count, nor does a zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
-    text(pid, "stat").is_ok_and(|stat| lives(&stat))
+    read_proc_file(pid, "stat").is_ok_and(|stat| is_running(&stat))
 }
 
 /// Returns the text of a file of a process. The kernel cuts names after 15 bytes, amid a character too, so that not
 /// all of it need be UTF-8.
-fn text(pid: u32, file: &str) -> io::Result<String> {
-    Ok(String::from_utf8_lossy(&fs::read(of(pid, file))?).into_owned())
+fn read_proc_file(pid: u32, file: &str) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(proc_path(pid, file))?).into_owned())
 }
 
 /// Returns true if this `stat` is of a process that has not begun to end.
-fn lives(stat: &str) -> bool {
+fn is_running(stat: &str) -> bool {
     /// `PF_EXITING` (`linux/sched.h`).
     const EXITING: u32 = 4;
     // The name before it may contain any character, but ends with the last bracket.
@@ -105,14 +105,14 @@ fn lives(stat: &str) -> bool {
 /// Returns the network namespace of a process; `None` if it is that of this thread.
 ///
 /// # Errors
-/// Fails as [`sockets`] does.
+/// Fails as [`process_sockets`] does.
 pub(crate) fn foreign_network(pid: u32) -> io::Result<Option<fs::File>> {
-    let theirs = of(pid, "ns/net");
+    let theirs = proc_path(pid, "ns/net");
     let ours = fs::read_link("/proc/thread-self/ns/net")?;
     if fs::read_link(&theirs)? == ours { Ok(None) } else { fs::File::open(theirs).map(Some) }
 }
 
-fn of(pid: u32, file: &str) -> PathBuf {
+fn proc_path(pid: u32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}")).join(file)
 }
 
@@ -131,10 +131,10 @@ mod tests {
         let link = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd())).unwrap();
         let number = socket_number(link.to_str().unwrap()).unwrap();
         let found = (number, listener.as_raw_fd());
-        assert!(sockets(std::process::id()).unwrap().contains(&found));
+        assert!(process_sockets(std::process::id()).unwrap().contains(&found));
         // A child that another test starts just now has it too, for a moment.
-        assert!(owner(number).unwrap().0 >= std::process::id() && owner(u64::MAX).is_none());
-        assert!(is_alive(std::process::id()) && name(std::process::id()).is_some());
+        assert!(socket_owner(number).unwrap().0 >= std::process::id() && socket_owner(u64::MAX).is_none());
+        assert!(is_alive(std::process::id()) && process_name(std::process::id()).is_some());
         assert!(foreign_network(std::process::id()).unwrap().is_none());
     }
 
@@ -143,9 +143,9 @@ mod tests {
         let mut command = Command::new("sh");
         let mut child = command.args(["-c", "sleep 30 & wait"]).stdin(Stdio::null()).spawn().unwrap();
         let found = fullpipe_testkit::within(std::time::Duration::from_secs(10), || {
-            tree(child.id()).iter().any(|pid| name(*pid).as_deref() == Some("sleep"))
+            process_tree(child.id()).iter().any(|pid| process_name(*pid).as_deref() == Some("sleep"))
         });
-        let own: Vec<u32> = tree(child.id()).into_iter().filter(|pid| *pid != child.id()).collect();
+        let own: Vec<u32> = process_tree(child.id()).into_iter().filter(|pid| *pid != child.id()).collect();
         for pid in own {
             let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -154,7 +154,7 @@ mod tests {
         assert!(fullpipe_testkit::within(std::time::Duration::from_secs(10), || !is_alive(child.id())), "a zombie");
         child.wait().unwrap();
         assert!(found);
-        assert_eq!(sockets(child.id()).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(process_sockets(child.id()).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
         let mut command = Command::new("sh");
         let mut child = command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
-        let (is_alive, name) = (is_alive(child.id()), name(child.id()));
+        let (is_alive, name) = (is_alive(child.id()), process_name(child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!((is_alive, name.as_deref()), (true, Some("na\u{fffd}me")));
@@ -178,7 +178,7 @@ mod tests {
             ("7 (Z) R", true),
             ("", false),
         ] {
-            assert_eq!(lives(stat), is_alive, "{stat}");
+            assert_eq!(is_running(stat), is_alive, "{stat}");
         }
     }
 

@@ -3,14 +3,14 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_host::{SysctlTree, inspect};
+use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_load::thin_out;
 use fullpipe_record::{ConnectionSamples, HostSettings, Sample};
-use fullpipe_sys::{Connection, Connections, NetNamespace, fixed_buffers};
+use fullpipe_sys::{ConnectionTable, NetNamespace, TcpConnection, fixed_buffers};
 use fullpipe_units::{ByteCount, Span};
 
 use crate::error::WatchError;
-use crate::machines::Machines;
+use crate::machines::MachineMeters;
 use crate::process;
 
 /// Time between two snapshots.
@@ -63,7 +63,7 @@ const MAX_SAMPLES: usize = 40_000;
 
 /// The connections to watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
+pub enum WatchSubject {
     /// The connections of a process and of all that it started.
     Process(u32),
     /// The connections of a process that was started to be watched, so that none of them is older than the watching.
@@ -74,25 +74,25 @@ pub enum Subject {
 
 /// The connections that were watched, with their samples.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedConnections {
     /// Settings of the host, in the network namespace of the connections.
     pub settings: HostSettings,
     /// Time for which they were watched.
     pub took: Span,
     /// The connections; the index is the number of the stream.
-    pub(crate) connections: Vec<Seen>,
+    pub(crate) connections: Vec<ObservedConnection>,
     /// The samples of the connections, in the order of time.
     pub(crate) samples: Vec<Sample>,
     /// The processors and devices that they used.
-    pub(crate) machines: Machines,
+    pub(crate) machines: MachineMeters,
     /// Processor time that the processes had used together, at times since the watching began.
     pub processor: Vec<(Span, Span)>,
 }
 
-impl Watched {
+impl WatchedConnections {
     /// Returns the samples of each connection, those that carried next to nothing too.
     pub fn samples_by_connection(&self) -> Vec<ConnectionSamples<'_>> {
-        let of = |seen: &Seen| ConnectionSamples {
+        let of = |seen: &ObservedConnection| ConnectionSamples {
             ends: [seen.local, seen.remote],
             found: seen.found,
             is_old: seen.is_old,
@@ -108,9 +108,9 @@ impl Watched {
 
 /// A connection that is watched.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ObservedConnection {
     cookie: u64,
-    pub(crate) owner: Owner,
+    pub(crate) owner: ConnectionOwner,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) congestion: String,
@@ -124,7 +124,7 @@ pub(crate) struct Seen {
     misses: u8,
 }
 
-impl Seen {
+impl ObservedConnection {
     /// Returns true if the connection is asked for in the next snapshot.
     fn is_open(&self) -> bool {
         self.misses < MISSES
@@ -138,15 +138,15 @@ impl Seen {
 
 /// The process that has a connection, as far as it is known.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Owner {
+pub(crate) struct ConnectionOwner {
     pub(crate) pid: Option<u32>,
     pub(crate) program: Option<String>,
     descriptor: Option<i32>,
 }
 
-impl Owner {
+impl ConnectionOwner {
     fn new(pid: u32, descriptor: i32) -> Self {
-        Self { pid: Some(pid), program: process::name(pid), descriptor: Some(descriptor) }
+        Self { pid: Some(pid), program: process::process_name(pid), descriptor: Some(descriptor) }
     }
 
     /// Returns true if the process fixed the receive buffer of its socket; false also if that cannot be read.
@@ -158,7 +158,7 @@ impl Owner {
 
 /// The progress while connections are watched.
 #[derive(Clone, Copy)]
-pub struct Standing<'w> {
+pub struct WatchProgress<'w> {
     /// Time since the watching began.
     pub elapsed: Span,
     /// Bytes that moved over the open connections, in both directions, since each was opened.
@@ -167,11 +167,11 @@ pub struct Standing<'w> {
     pub is_sending: bool,
     /// Smoothed round-trip time of the open connection that moved most.
     pub rtt: Option<Span>,
-    watch: &'w Watch,
+    watch: &'w ConnectionWatch,
     settings: &'w HostSettings,
 }
 
-impl Standing<'_> {
+impl WatchProgress<'_> {
     /// Returns the bytes that were sent, and those that arrived, over all connections since the watching began.
     pub fn moved_each_way(&self) -> [ByteCount; 2] {
         let of = |count: fn(&Sample) -> ByteCount| {
@@ -190,23 +190,26 @@ impl Standing<'_> {
     }
 
     /// Returns the last `time` as if the watching had begun then.
-    pub fn last(&self, time: Span) -> Watched {
+    pub fn recent_interval(&self, time: Span) -> WatchedConnections {
         let begin = self.elapsed.saturating_sub(time);
         let since = |at: Span| at.saturating_sub(begin);
         let recent = self.watch.samples.iter().rev().take_while(|sample| sample.at >= begin);
         let mut samples: Vec<Sample> = recent.map(|one| Sample { at: since(one.at), ..one.clone() }).collect();
         samples.reverse();
-        let is_old = |seen: &Seen| seen.is_old || seen.found < begin;
-        let connections =
-            self.watch.seen.iter().map(|seen| Seen { is_old: is_old(seen), found: since(seen.found), ..seen.clone() });
+        let is_old = |seen: &ObservedConnection| seen.is_old || seen.found < begin;
+        let connections = self.watch.seen.iter().map(|seen| ObservedConnection {
+            is_old: is_old(seen),
+            found: since(seen.found),
+            ..seen.clone()
+        });
         let processor =
             self.watch.processor.iter().filter(|(at, _)| *at >= begin).map(|(at, used)| (since(*at), *used));
-        Watched {
+        WatchedConnections {
             settings: self.settings.clone(),
             took: time.min(self.elapsed),
             connections: connections.collect(),
             samples,
-            machines: Machines::new(false),
+            machines: MachineMeters::new(false),
             processor: processor.collect(),
         }
     }
@@ -216,36 +219,39 @@ impl Standing<'_> {
 ///
 /// # Errors
 /// Fails if there is no such process or connection, or it belongs to another user.
-pub fn watch_others(subject: Subject, stop: &mut dyn FnMut(Standing<'_>) -> bool) -> Result<Watched, WatchError> {
-    let Network { connections, settings, is_ours } = in_its_network(subject)?;
-    let mut watch = Watch::new(subject, connections, Machines::new(is_ours));
+pub fn watch_others(
+    subject: WatchSubject,
+    stop: &mut dyn FnMut(WatchProgress<'_>) -> bool,
+) -> Result<WatchedConnections, WatchError> {
+    let SubjectNetwork { connections, settings, is_ours } = in_its_network(subject)?;
+    let mut watch = ConnectionWatch::new(subject, connections, MachineMeters::new(is_ours));
     let (mut next, mut period, mut snapshots) = (watch.origin, PERIOD, 0_u32);
     let mut failures = MAX_FAILURES - 1;
     loop {
-        let just_started = matches!(subject, Subject::Started(_)) && watch.origin.elapsed() < AT_FIRST;
-        let done = watch.observe(snapshots == 0, just_started);
+        let just_started = matches!(subject, WatchSubject::Started(_)) && watch.origin.elapsed() < AT_FIRST;
+        let done = watch.observe_connections(snapshots == 0, just_started);
         unless_repeated(done, &mut failures)?;
         if just_started || snapshots.is_multiple_of(SNAPSHOTS_PER_SAMPLE) {
             watch.read_receive_buffers();
         }
         if snapshots.is_multiple_of(SNAPSHOTS_PER_SAMPLE) {
-            watch.machines.sample(watch.origin.elapsed().into());
+            watch.machines.take_sample(watch.origin.elapsed().into());
         }
         snapshots = snapshots.wrapping_add(1);
         if watch.samples.len() > MAX_SAMPLES {
             thin_out(&mut watch.samples);
             period *= 2;
         }
-        if stop(watch.standing(&settings)) || watch.is_over() {
+        if stop(watch.current_progress(&settings)) || watch.is_over() {
             break;
         }
         next = (next + if just_started { PERIOD_AT_FIRST } else { period }).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     let took = Span::from(watch.origin.elapsed());
-    watch.machines.sample(took);
-    let Watch { seen: connections, samples, machines, processor, .. } = watch;
-    Ok(Watched { settings, took, connections, samples, machines, processor })
+    watch.machines.take_sample(took);
+    let ConnectionWatch { seen: connections, samples, machines, processor, .. } = watch;
+    Ok(WatchedConnections { settings, took, connections, samples, machines, processor })
 }
 
 /// Passes over a failure, unless it is one too many in a row.
@@ -264,21 +270,21 @@ fn until_next_search(took: Duration) -> Duration {
 }
 
 /// The network namespace of what is watched.
-struct Network {
-    connections: Connections,
+struct SubjectNetwork {
+    connections: ConnectionTable,
     settings: HostSettings,
     /// Set if it is the one of this process.
     is_ours: bool,
 }
 
 /// Returns the network namespace that the subject is in.
-fn in_its_network(subject: Subject) -> Result<Network, WatchError> {
+fn in_its_network(subject: WatchSubject) -> Result<SubjectNetwork, WatchError> {
     let read = |is_ours| -> Result<_, WatchError> {
-        let connections = Connections::open().map_err(WatchError::Table)?;
-        Ok(Network { connections, settings: inspect(&SysctlTree::of_this_host())?, is_ours })
+        let connections = ConnectionTable::open().map_err(WatchError::Table)?;
+        Ok(SubjectNetwork { connections, settings: inspect_host(&SysctlTree::of_this_host())?, is_ours })
     };
     let here = || read(true);
-    let (Subject::Process(pid) | Subject::Started(pid)) = subject else { return here() };
+    let (WatchSubject::Process(pid) | WatchSubject::Started(pid)) = subject else { return here() };
     let Some(network) = process::foreign_network(pid).map_err(|cause| WatchError::of_process(pid, cause))? else {
         return here();
     };
@@ -294,14 +300,14 @@ fn in_its_network(subject: Subject) -> Result<Network, WatchError> {
     there.unwrap_or_else(|_| Err(WatchError::Table(std::io::ErrorKind::Other.into())))
 }
 
-struct Watch {
-    subject: Subject,
-    connections: Connections,
+struct ConnectionWatch {
+    subject: WatchSubject,
+    connections: ConnectionTable,
     origin: Instant,
-    seen: Vec<Seen>,
+    seen: Vec<ObservedConnection>,
     samples: Vec<Sample>,
     /// Owners of sockets, by inode number.
-    owners: BTreeMap<u64, Owner>,
+    owners: BTreeMap<u64, ConnectionOwner>,
     /// Searches in which a socket was not among the connections, up to [`SEARCHES`], by inode number; [`FOUND`] once it
     /// is known.
     misses: BTreeMap<u64, u8>,
@@ -309,12 +315,12 @@ struct Watch {
     search_due: Instant,
     /// Earliest time of the next search for sockets that were not found before.
     table_due: Instant,
-    machines: Machines,
+    machines: MachineMeters,
     processor: Vec<(Span, Span)>,
 }
 
-impl Watch {
-    fn new(subject: Subject, connections: Connections, machines: Machines) -> Self {
+impl ConnectionWatch {
+    fn new(subject: WatchSubject, connections: ConnectionTable, machines: MachineMeters) -> Self {
         let origin = Instant::now();
         Self {
             subject,
@@ -332,21 +338,21 @@ impl Watch {
     }
 
     /// Takes a snapshot, before which it searches for new connections if `must_search` or a search is due.
-    fn observe(&mut self, is_first: bool, must_search: bool) -> Result<(), WatchError> {
+    fn observe_connections(&mut self, is_first: bool, must_search: bool) -> Result<(), WatchError> {
         let began = Instant::now();
         if must_search || began >= self.search_due {
-            self.search(is_first)?;
+            self.search_connections(is_first)?;
             self.search_due = Instant::now() + until_next_search(began.elapsed());
         }
         self.take_snapshot()
     }
 
     /// Adds connections that are not yet known.
-    fn search(&mut self, is_first: bool) -> Result<(), WatchError> {
+    fn search_connections(&mut self, is_first: bool) -> Result<(), WatchError> {
         match self.subject {
-            Subject::Process(pid) | Subject::Started(pid) => self.search_process(pid, is_first),
-            Subject::Connection(local, remote) if is_first => self.search_connection(local, remote),
-            Subject::Connection(..) => Ok(()),
+            WatchSubject::Process(pid) | WatchSubject::Started(pid) => self.search_process(pid, is_first),
+            WatchSubject::Connection(local, remote) if is_first => self.search_connection(local, remote),
+            WatchSubject::Connection(..) => Ok(()),
         }
     }
 
@@ -354,21 +360,21 @@ impl Watch {
         let same = |one: SocketAddr, other: SocketAddr| {
             one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
         };
-        let all = self.connections.all().map_err(WatchError::Table)?;
+        let all = self.connections.list_all().map_err(WatchError::Table)?;
         let found = all.into_iter().find(|one| same(one.local, local) && same(one.remote, remote));
         let found = found.ok_or(WatchError::NoConnection { local, remote })?;
-        let owner = process::owner(found.inode).map(|(pid, descriptor)| Owner::new(pid, descriptor));
-        self.add(&found, owner.unwrap_or_default(), true);
+        let owner = process::socket_owner(found.inode).map(|(pid, descriptor)| ConnectionOwner::new(pid, descriptor));
+        self.add_connection(&found, owner.unwrap_or_default(), true);
         Ok(())
     }
 
     fn search_process(&mut self, root: u32, is_first: bool) -> Result<(), WatchError> {
         let (mut new, mut present) = (BTreeSet::new(), BTreeSet::new());
         let asks_again = Instant::now() >= self.table_due;
-        let processes = process::tree(root);
+        let processes = process::process_tree(root);
         self.note_processor_time(&processes);
         for pid in processes {
-            let sockets = match process::sockets(pid) {
+            let sockets = match process::process_sockets(pid) {
                 Ok(sockets) => sockets,
                 Err(cause) if pid == root && is_first => return Err(WatchError::of_process(pid, cause)),
                 // The process has ended, or belongs to another user now.
@@ -379,7 +385,7 @@ impl Watch {
                 // If processes share a socket, the youngest is the one that uses it.
                 let owner = self.owners.entry(socket).or_default();
                 if owner.pid < Some(pid) {
-                    *owner = Owner::new(pid, descriptor);
+                    *owner = ConnectionOwner::new(pid, descriptor);
                 }
                 let tries = self.misses.entry(socket).or_default();
                 if *tries < SEARCHES || *tries == SEARCHES && asks_again {
@@ -394,12 +400,12 @@ impl Watch {
             return Ok(());
         }
         let began = Instant::now();
-        let all = self.connections.all().map_err(WatchError::Table)?;
+        let all = self.connections.list_all().map_err(WatchError::Table)?;
         self.table_due = Instant::now() + (began.elapsed() * TABLE_PAUSE).min(MAX_TABLE_PAUSE);
         for found in all.into_iter().filter(|one| new.contains(&one.inode)) {
             self.misses.insert(found.inode, FOUND);
             let owner = self.owners.get(&found.inode).cloned().unwrap_or_default();
-            self.add(&found, owner, is_first && self.subject != Subject::Started(root));
+            self.add_connection(&found, owner, is_first && self.subject != WatchSubject::Started(root));
         }
         Ok(())
     }
@@ -423,13 +429,13 @@ impl Watch {
         }
     }
 
-    fn add(&mut self, found: &Connection, owner: Owner, is_old: bool) {
+    fn add_connection(&mut self, found: &TcpConnection, owner: ConnectionOwner, is_old: bool) {
         if self.seen.iter().any(|seen| seen.cookie == found.cookie) {
             return;
         }
         let Some(place) = self.free_place() else { return };
-        self.machines.add(owner.pid, found.remote.ip());
-        let seen = Seen {
+        self.machines.add_connection(owner.pid, found.remote.ip());
+        let seen = ObservedConnection {
             cookie: found.cookie,
             has_fixed_rcvbuf: owner.fixed_the_receive_buffer(),
             owner,
@@ -468,8 +474,8 @@ impl Watch {
     fn take_snapshot(&mut self) -> Result<(), WatchError> {
         let open = self.seen.iter().filter(|seen| seen.is_open());
         let ends: Vec<_> = open.map(|seen| (seen.local, seen.remote)).collect();
-        let found = self.connections.between(&ends).map_err(WatchError::Table)?;
-        let mut by_cookie: BTreeMap<u64, Connection> = found.into_iter().map(|one| (one.cookie, one)).collect();
+        let found = self.connections.find_by_ends(&ends).map_err(WatchError::Table)?;
+        let mut by_cookie: BTreeMap<u64, TcpConnection> = found.into_iter().map(|one| (one.cookie, one)).collect();
         let at = Span::from(self.origin.elapsed());
         for (stream, seen) in self.seen.iter_mut().enumerate().filter(|(_, seen)| seen.is_open()) {
             let Some(now) = by_cookie.remove(&seen.cookie) else {
@@ -491,12 +497,13 @@ impl Watch {
         Ok(())
     }
 
-    fn standing<'w>(&'w self, settings: &'w HostSettings) -> Standing<'w> {
+    fn current_progress<'w>(&'w self, settings: &'w HostSettings) -> WatchProgress<'w> {
         let now =
             self.samples.iter().rev().take_while(|sample| Some(sample.at) == self.samples.last().map(|last| last.at));
-        let is_open = |sample: &Sample| self.seen.get(usize::from(sample.stream)).is_some_and(Seen::is_open);
-        let waits = |sample: &&Sample| is_open(sample) && sample.unacknowledged() > ByteCount::ZERO;
-        Standing {
+        let is_open =
+            |sample: &Sample| self.seen.get(usize::from(sample.stream)).is_some_and(ObservedConnection::is_open);
+        let waits = |sample: &&Sample| is_open(sample) && sample.unacknowledged_bytes() > ByteCount::ZERO;
+        WatchProgress {
             elapsed: self.origin.elapsed().into(),
             moved: now.clone().map(both_ways).sum(),
             is_sending: now.clone().any(|sample| waits(&sample)),
@@ -509,10 +516,10 @@ impl Watch {
     /// Returns true if no more samples can come.
     fn is_over(&self) -> bool {
         match self.subject {
-            Subject::Process(pid) | Subject::Started(pid) => {
+            WatchSubject::Process(pid) | WatchSubject::Started(pid) => {
                 !process::is_alive(pid) && self.seen.iter().all(|seen| !seen.is_open())
             }
-            Subject::Connection(..) => self.seen.iter().all(|seen| !seen.is_open()),
+            WatchSubject::Connection(..) => self.seen.iter().all(|seen| !seen.is_open()),
         }
     }
 }
@@ -530,9 +537,9 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     /// Of this process, as if it had been started to be watched.
-    fn watch() -> Watch {
-        let subject = Subject::Started(std::process::id());
-        Watch::new(subject, Connections::open().unwrap(), Machines::new(false))
+    fn watch() -> ConnectionWatch {
+        let subject = WatchSubject::Started(std::process::id());
+        ConnectionWatch::new(subject, ConnectionTable::open().unwrap(), MachineMeters::new(false))
     }
 
     fn listener() -> (TcpListener, SocketAddr) {
@@ -541,7 +548,7 @@ mod tests {
         (listener, address)
     }
 
-    fn of(watch: &Watch, remote: SocketAddr) -> Option<&Seen> {
+    fn of(watch: &ConnectionWatch, remote: SocketAddr) -> Option<&ObservedConnection> {
         watch.seen.iter().find(|seen| seen.remote == remote)
     }
 
@@ -551,13 +558,13 @@ mod tests {
         let late = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         let mut watch = watch();
         for _ in 0..=SEARCHES {
-            watch.search(false).unwrap();
+            watch.search_connections(false).unwrap();
         }
         assert!(of(&watch, address).is_none());
         connect(&late, &address).unwrap();
         // Now, in place of a wait for it.
         watch.table_due = Instant::now();
-        watch.search(false).unwrap();
+        watch.search_connections(false).unwrap();
         assert!(of(&watch, address).is_some());
         // One that is known is no reason to search.
         assert!(watch.misses.values().any(|tries| *tries == FOUND));
@@ -568,7 +575,7 @@ mod tests {
         let (listener, address) = listener();
         let pair = (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
         let mut watch = watch();
-        watch.observe(true, true).unwrap();
+        watch.observe_connections(true, true).unwrap();
         assert!(of(&watch, address).is_some_and(|seen| seen.is_open() && !seen.is_missing()));
         drop(pair);
         let is_missing = || {
@@ -586,10 +593,11 @@ mod tests {
         let (listener, address) = listener();
         let _pair = (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
         let mut watch = watch();
-        watch.observe(true, true).unwrap();
+        watch.observe_connections(true, true).unwrap();
         // In place of as many connections, which are closed but for the first.
         let one = watch.seen.iter().find(|seen| seen.remote == address).unwrap().clone();
-        let closed = |number| Seen { cookie: u64::MAX - number, misses: MISSES, remote: one.local, ..one.clone() };
+        let closed =
+            |number| ObservedConnection { cookie: u64::MAX - number, misses: MISSES, remote: one.local, ..one.clone() };
         watch.seen = (0..).map(closed).take(MAX_CONNECTIONS).collect();
         watch.seen[0].misses = 0;
         let sample = watch.samples[0].clone();
@@ -600,7 +608,7 @@ mod tests {
         let least = MAX_CONNECTIONS - 2;
         watch.samples = (0..MAX_CONNECTIONS).map(|stream| with(stream, if stream == least { 7 } else { 9 })).collect();
         watch.misses.clear();
-        watch.search(false).unwrap();
+        watch.search_connections(false).unwrap();
         assert_eq!(watch.seen.len(), MAX_CONNECTIONS);
         assert!(of(&watch, address).is_some());
         assert!(watch.samples.iter().all(|sample| usize::from(sample.stream) != least));

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fullpipe_observe::{Standing, Subject, WatchError, moved_too_briefly, transfers, watch_others};
+use fullpipe_observe::{WatchError, WatchProgress, WatchSubject, moved_too_briefly, watch_others, watched_transfers};
 use fullpipe_record::Direction;
 use fullpipe_units::{ByteCount, Span};
 use rustix::time::{ClockId, clock_gettime};
@@ -71,7 +71,7 @@ impl Flow {
     }
 }
 
-fn after(millis: u64) -> impl FnMut(Standing) -> bool {
+fn after(millis: u64) -> impl FnMut(WatchProgress) -> bool {
     move |now| now.elapsed >= Span::from_millis(millis)
 }
 
@@ -88,8 +88,8 @@ fn a_connection_under_way_is_seen_from_the_end_that_is_named_first() {
     thread::sleep(Duration::from_millis(300));
     let (local, remote) = flow.ends;
     for (subject, direction) in [
-        (Subject::Connection(local, remote), Direction::Upload),
-        (Subject::Connection(remote, local), Direction::Download),
+        (WatchSubject::Connection(local, remote), Direction::Upload),
+        (WatchSubject::Connection(remote, local), Direction::Download),
     ] {
         let mut last = None;
         let watched = watch_others(subject, &mut |now| {
@@ -97,7 +97,7 @@ fn a_connection_under_way_is_seen_from_the_end_that_is_named_first() {
             now.elapsed >= Span::from_millis(700)
         });
         let watched = watched.unwrap();
-        let (transfer, evidence) = transfers(&watched, None).remove(0);
+        let (transfer, evidence) = watched_transfers(&watched, None).remove(0);
         assert_eq!((transfer.direction, transfer.streams, transfer.closed), (direction, 1, false));
         assert!(transfer.pid.is_some() && evidence.program.is_some(), "{transfer:?}");
         let (sent, received) = (&evidence.sender_samples, &evidence.receiver_samples);
@@ -125,9 +125,9 @@ fn a_process_is_seen_with_the_connections_that_it_opens_meanwhile() {
         flow.end();
         ends
     });
-    let watched = watch_others(Subject::Process(std::process::id()), &mut after(1400)).unwrap();
+    let watched = watch_others(WatchSubject::Process(std::process::id()), &mut after(1400)).unwrap();
     let (local, _) = late.join().unwrap();
-    let found = transfers(&watched, None);
+    let found = watched_transfers(&watched, None);
     let own = found.iter().find(|(transfer, _)| transfer.local == local.to_string());
     let (transfer, evidence) = own.unwrap_or_else(|| panic!("{local} is not among {found:#?}"));
     assert_eq!(transfer.pid, Some(std::process::id()));
@@ -143,13 +143,13 @@ fn what_was_started_to_be_watched_is_distinguished_from_its_beginning() {
     let bytes = |subject| {
         let watched = watch_others(subject, &mut after(200)).unwrap();
         let local = flow.ends.0.to_string();
-        let own = transfers(&watched, None).into_iter().find(|(transfer, _)| transfer.local == local);
+        let own = watched_transfers(&watched, None).into_iter().find(|(transfer, _)| transfer.local == local);
         own.expect("the flow").0.bytes
     };
     let own = std::process::id();
-    let whole = bytes(Subject::Started(own));
+    let whole = bytes(WatchSubject::Started(own));
     let so_far = flow.bytes_read();
-    let since = bytes(Subject::Process(own));
+    let since = bytes(WatchSubject::Process(own));
     let in_all = flow.bytes_read();
     flow.end();
     assert!(whole.get() >= before, "{whole} of {before} before it was watched");
@@ -165,10 +165,10 @@ fn a_connection_that_closes_ends_the_watching() {
         thread::sleep(Duration::from_millis(500));
         flow.end();
     });
-    let watched = watch_others(Subject::Connection(local, remote), &mut after(20_000)).unwrap();
+    let watched = watch_others(WatchSubject::Connection(local, remote), &mut after(20_000)).unwrap();
     ending.join().unwrap();
     assert!(watched.took < Span::from_secs(10), "{}", watched.took);
-    let (transfer, _) = transfers(&watched, None).remove(0);
+    let (transfer, _) = watched_transfers(&watched, None).remove(0);
     assert!(transfer.closed);
 }
 
@@ -179,26 +179,26 @@ fn what_moves_over_a_connection_that_was_seen_too_briefly_is_known_although_not_
     let (local, remote) = flow.ends;
     let briefly = |snapshots| {
         let mut left = snapshots;
-        let stop = &mut |_: Standing<'_>| {
+        let stop = &mut |_: WatchProgress<'_>| {
             left -= 1;
             left == 0
         };
-        watch_others(Subject::Connection(local, remote), stop).unwrap()
+        watch_others(WatchSubject::Connection(local, remote), stop).unwrap()
     };
     let (three, ten) = (briefly(3), briefly(10));
     flow.end();
-    assert!(transfers(&three, None).is_empty());
+    assert!(watched_transfers(&three, None).is_empty());
     assert!(moved_too_briefly(&three) >= ByteCount::new(50_000), "{}", moved_too_briefly(&three));
-    assert_eq!((transfers(&ten, None).len(), moved_too_briefly(&ten)), (1, ByteCount::ZERO));
+    assert_eq!((watched_transfers(&ten, None).len(), moved_too_briefly(&ten)), (1, ByteCount::ZERO));
 }
 
 #[test]
 fn what_is_not_there_is_reported() {
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
-    let error = watch_others(Subject::Connection(nowhere, nowhere), &mut after(100)).unwrap_err();
+    let error = watch_others(WatchSubject::Connection(nowhere, nowhere), &mut after(100)).unwrap_err();
     assert!(matches!(error, WatchError::NoConnection { .. }), "{error}");
     // Above the highest that a kernel gives (`/proc/sys/kernel/pid_max` is at most 2²²).
-    let error = watch_others(Subject::Process(1 << 30), &mut after(100)).unwrap_err();
+    let error = watch_others(WatchSubject::Process(1 << 30), &mut after(100)).unwrap_err();
     assert!(matches!(error, WatchError::NoProcess(_)), "{error}");
 }
 
@@ -206,9 +206,9 @@ fn what_is_not_there_is_reported() {
 fn a_connection_that_moves_nothing_gives_no_transfer() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let subject = Subject::Connection(client.local_addr().unwrap(), client.peer_addr().unwrap());
+    let subject = WatchSubject::Connection(client.local_addr().unwrap(), client.peer_addr().unwrap());
     let watched = watch_others(subject, &mut after(400)).unwrap();
-    assert!(transfers(&watched, None).is_empty());
+    assert!(watched_transfers(&watched, None).is_empty());
     assert_eq!(moved_too_briefly(&watched), ByteCount::ZERO);
 }
 
@@ -225,7 +225,7 @@ fn a_hundred_connections_are_watched_for_a_twentieth_of_a_core() {
         (0..50).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0)).collect();
     let of_this_thread = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
     let before = of_this_thread();
-    let watched = watch_others(Subject::Process(std::process::id()), &mut after(3000)).unwrap();
+    let watched = watch_others(WatchSubject::Process(std::process::id()), &mut after(3000)).unwrap();
     let share = of_this_thread().saturating_sub(before).as_secs_f64() / watched.took.as_secs_f64();
     println!("100 connections, 20 snapshots a second: {:.2} % of a core", share * 100.0);
     assert!(share < 0.05, "{:.2} % of a core", share * 100.0);

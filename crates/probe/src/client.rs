@@ -7,20 +7,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Control, connect_to_first, unix_seconds};
-use fullpipe_host::{SysctlTree, inspect};
+use fullpipe_control::{ControlConnection, connect_to_first, unix_seconds};
+use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_iperf::{
-    Client, ClientAction, Cookie, Error, ErrorNumber, Parameters, Refusal, Results, Step, Timeouts, direction_of,
+    ClientAction, ClientSession, ErrorNumber, SessionStep, TestCookie, TestError, TestParameters, TestRefusal,
+    TestResults, Timeouts, direction_of,
 };
 use fullpipe_lab::PathWitness;
-use fullpipe_load::{Channel, Lane, Local, Storage, Transfer, TransferPlan, open_file, read_back};
+use fullpipe_load::{
+    FileStorage, LocalEndpoint, PlannedStream, RunningTransfer, StreamChannel, TransferPlan, open_file, read_back,
+};
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
     Buffer, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement, Placement, Request, SocketReadback,
     Transport,
 };
-use fullpipe_route::{Prober, syn_quotes, was_changed};
+use fullpipe_route::{EchoProber, syn_quotes, was_changed};
 use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
@@ -30,14 +33,14 @@ use tracing::{debug, info};
 use crate::destination::Destination;
 use crate::error::ProbeError;
 use crate::kept_intervals::KeptIntervals;
-use crate::machine::Before;
+use crate::machine::MachineSampler;
 use crate::peer_report;
 use crate::placement::go_near;
-use crate::progress::{Finished, Progress, all_broke, role};
+use crate::progress::{CountedTransfer, FinishedTransfer, all_broke, stream_role};
 use crate::results::results_of;
-use crate::so_far::{SO_FAR_SAMPLES, Schedule, Snapshot};
+use crate::so_far::{ReportSchedule, SO_FAR_SAMPLES, TestSnapshot};
 use crate::streams::{OpenStream, StreamOpener};
-use crate::summary::Test;
+use crate::summary::FinishedTest;
 
 /// Timeout for a message to the server to be handed to the kernel.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,11 +85,11 @@ const MAX_DATAGRAM: ByteCount = ByteCount::new(65_507);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TestEvent<'e> {
     /// The data connections are open, and data begins to flow.
-    Connected(&'e Connected),
+    Connected(&'e ConnectedTest),
     /// An interval has passed; if data goes both ways, that of the upload comes before that of the download.
     Interval(&'e Interval),
     /// A tenth of a second has passed; reported by [`watch_closely`] only.
-    Snapshot(&'e Snapshot),
+    Snapshot(&'e TestSnapshot),
     /// The measurement as if the test ended now, once a second; reported by [`watch_closely`] only. Its samples are
     /// thinned, and its round-trip time without load is the least so far.
     SoFar(&'e Measurement),
@@ -94,7 +97,7 @@ pub enum TestEvent<'e> {
 
 /// A test whose data connections are open.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Connected {
+pub struct ConnectedTest {
     /// The test as it is carried out, with every default filled in.
     pub request: Request,
     /// Cookie that identifies the test at both ends.
@@ -106,8 +109,13 @@ pub struct Connected {
     pub sockets: Vec<SocketReadback>,
 }
 
-impl Connected {
-    pub(crate) fn of(request: &Request, cookie: &Cookie, mss: Option<ByteCount>, sockets: &[SocketReadback]) -> Self {
+impl ConnectedTest {
+    pub(crate) fn from_sockets(
+        request: &Request,
+        cookie: &TestCookie,
+        mss: Option<ByteCount>,
+        sockets: &[SocketReadback],
+    ) -> Self {
         Self { request: request.clone(), cookie: cookie.to_string(), mss, sockets: sockets.to_vec() }
     }
 }
@@ -118,47 +126,47 @@ impl Connected {
 /// # Errors
 /// Fails if the server cannot be reached, breaks the protocol or ends the test before data flows, or if this host
 /// lacks what was asked for.
-pub fn measure(
+pub fn measure_transfer(
     destination: &Destination,
     request: &Request,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
-    watch(destination, request, interrupt, &mut |event| {
+    watch_transfer(destination, request, interrupt, &mut |event| {
         if let TestEvent::Interval(interval) = event {
             progress(interval);
         }
     })
 }
 
-/// Measures as [`measure`] does, and reports all events.
+/// Measures as [`measure_transfer`] does, and reports all events.
 ///
 /// # Errors
-/// Fails as [`measure`] does.
-pub fn watch(
+/// Fails as [`measure_transfer`] does.
+pub fn watch_transfer(
     destination: &Destination,
     request: &Request,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(TestEvent<'_>),
 ) -> Result<Measurement, ProbeError> {
-    start(destination, request, interrupt, report, false)
+    start_test(destination, request, interrupt, report, false)
 }
 
-/// Measures as [`measure`] does, and reports all events and how the test goes between them. The reports come from the
+/// Measures as [`measure_transfer`] does, and reports all events and how the test goes between them. The reports come from the
 /// thread of the control connection, so what receives them should hand them on.
 ///
 /// # Errors
-/// Fails as [`measure`] does.
+/// Fails as [`measure_transfer`] does.
 pub fn watch_closely(
     destination: &Destination,
     request: &Request,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(TestEvent<'_>),
 ) -> Result<Measurement, ProbeError> {
-    start(destination, request, interrupt, report, true)
+    start_test(destination, request, interrupt, report, true)
 }
 
-fn start(
+fn start_test(
     destination: &Destination,
     request: &Request,
     interrupt: &AtomicBool,
@@ -166,18 +174,18 @@ fn start(
     is_close: bool,
 ) -> Result<Measurement, ProbeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(ProbeError::io("start the client"))?;
-    let witness = PathWitness::begin();
-    let result = runtime.block_on(run(destination, request, interrupt, report, is_close));
+    let runtime = runtime.map_err(ProbeError::from_io("start the client"))?;
+    let witness = PathWitness::begin_witness();
+    let result = runtime.block_on(run_test(destination, request, interrupt, report, is_close));
     // A name server that does not answer blocks a thread of the runtime, which is not waited for.
     runtime.shutdown_background();
-    let over_path = witness.map(PathWitness::finish).unwrap_or_default();
+    let over_path = witness.map(PathWitness::finish_witness).unwrap_or_default();
     let mut measurement = result?;
     measurement.validity = over_path.with_reasons(measurement.validity.broken);
     Ok(measurement)
 }
 
-async fn run(
+async fn run_test(
     destination: &Destination,
     request: &Request,
     interrupt: &AtomicBool,
@@ -185,25 +193,25 @@ async fn run(
     is_close: bool,
 ) -> Result<Measurement, ProbeError> {
     let begun = Instant::now();
-    let settings = inspect(&SysctlTree::of_this_host())?;
+    let settings = inspect_host(&SysctlTree::of_this_host())?;
     let asked = request.clone();
     let (storage, request) = with_file(request, destination.file.as_deref())?;
     let request = with_buffer(&request, &settings);
-    let (control, prober) = unless_interrupted(interrupt, connect(destination, request.transport)).await?;
-    let control = unless_interrupted(interrupt, encrypted(destination, control)).await?;
-    let mss = segment_size(control.tcp());
+    let (control, prober) = unless_interrupted(interrupt, connect_control(destination, request.transport)).await?;
+    let control = unless_interrupted(interrupt, encrypt_control(destination, control)).await?;
+    let mss = segment_size(control.tcp_stream());
     let request = with_block(request, mss);
-    let address = control.tcp().peer_addr().map_err(ProbeError::io("read the server's address"))?;
-    let handshake = fullpipe_sys::tcp_info(control.tcp()).ok().and_then(|info| info.rtt);
+    let address = control.tcp_stream().peer_addr().map_err(ProbeError::from_io("read the server's address"))?;
+    let handshake = fullpipe_sys::tcp_info(control.tcp_stream()).ok().and_then(|info| info.rtt);
     if interrupt.load(Ordering::Relaxed) {
         return Err(ProbeError::Interrupted);
     }
     let cookie = random_cookie()?;
-    let parameters = parameters(&request, destination, &settings).map_err(ProbeError::Request)?;
-    let client = Client::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default());
+    let parameters = test_parameters(&request, destination, &settings).map_err(ProbeError::Request)?;
+    let client = ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default());
     let client = client.map_err(ProbeError::Request)?;
-    let client = destination.key.iter().cloned().fold(client, Client::with_key);
-    let mut session = Session {
+    let client = destination.key.iter().cloned().fold(client, ClientSession::with_key);
+    let mut session = TestSession {
         destination,
         control,
         client,
@@ -224,20 +232,20 @@ async fn run(
         finished: None,
         intervals: KeptIntervals::default(),
         stated: None,
-        schedule: is_close.then(|| Schedule::new(&asked, begun, &settings)),
+        schedule: is_close.then(|| ReportSchedule::new(&asked, begun, &settings)),
         interrupted: false,
     };
-    let ended = session.drive(interrupt, report).await.map_err(|broken| broken.against(destination));
+    let ended = session.drive_session(interrupt, report).await.map_err(|broken| broken.into_probe_error(destination));
     if ended.is_ok() && !session.interrupted {
         session.measure_after_load(interrupt);
     }
     let (results, broken_off) = match (ended, &session.finished) {
         (Ok(results), finished) => (results, finished.as_ref().and_then(|finished| all_broke(&finished.rest))),
         // Data has flowed: what was counted is kept.
-        (Err(error), Some(_)) => (Results::default(), Some(error.to_string())),
+        (Err(error), Some(_)) => (TestResults::default(), Some(error.to_string())),
         (Err(error), None) => return Err(error),
     };
-    let test = Test {
+    let test = FinishedTest {
         destination,
         address,
         asked,
@@ -245,11 +253,11 @@ async fn run(
         begun,
         settings,
         sockets: session.sockets,
-        control: fullpipe_sys::tcp_info(session.control.tcp()).ok(),
+        control: fullpipe_sys::tcp_info(session.control.tcp_stream()).ok(),
         finished: session.finished.ok_or(ProbeError::Interrupted)?,
         results,
         stated: session.stated,
-        taken: session.prober.and_then(Prober::finish),
+        taken: session.prober.and_then(EchoProber::finish),
         handshake,
         setup: session.setup,
         placement: session.placement,
@@ -257,11 +265,11 @@ async fn run(
         interrupted: session.interrupted,
         broken_off,
     };
-    Ok(test.measurement())
+    Ok(test.into_measurement())
 }
 
 /// Opens the file that is sent or written to. If it is sent, its length sets the bytes of the test.
-fn with_file(request: &Request, path: Option<&Path>) -> Result<(Option<Storage>, Request), ProbeError> {
+fn with_file(request: &Request, path: Option<&Path>) -> Result<(Option<FileStorage>, Request), ProbeError> {
     let Some(path) = path else { return Ok((None, request.clone())) };
     let opened = open_file(path, request.direction);
     let (storage, length) = opened.map_err(|cause| ProbeError::File { path: path.to_owned(), cause })?;
@@ -273,7 +281,7 @@ fn with_file(request: &Request, path: Option<&Path>) -> Result<(Option<Storage>,
 fn with_buffer(request: &Request, settings: &HostSettings) -> Request {
     let buffer = match request.buffer {
         Buffer::Window(window) => {
-            let mss = framing::mss(COMMON_MTU, IpVersion::V4, settings.timestamps, request.mss);
+            let mss = framing::segment_payload(COMMON_MTU, IpVersion::V4, settings.timestamps, request.mss);
             Buffer::Request(request_for_window(settings, window, mss))
         }
         asked => asked,
@@ -282,13 +290,17 @@ fn with_buffer(request: &Request, settings: &HostSettings) -> Request {
 }
 
 /// Returns the parameters that are sent to the server.
-fn parameters(request: &Request, destination: &Destination, settings: &HostSettings) -> Result<Parameters, Refusal> {
-    let mut parameters = Parameters::from_request(request)?;
+fn test_parameters(
+    request: &Request,
+    destination: &Destination,
+    settings: &HostSettings,
+) -> Result<TestParameters, TestRefusal> {
+    let mut parameters = TestParameters::from_request(request)?;
     if destination.server_output {
         parameters = parameters.with_server_output();
     }
     if let Some(login) = &destination.login {
-        parameters = parameters.with_auth_token(login.token(unix_seconds())?)?;
+        parameters = parameters.with_auth_token(login.create_token(unix_seconds())?)?;
     }
     Ok(parameters.with_request(request).with_settings(settings.clone()))
 }
@@ -321,8 +333,11 @@ fn even_block(bytes: ByteCount) -> ByteCount {
     ByteCount::new(bytes.get().div_ceil(blocks).max(1))
 }
 
-async fn connect(destination: &Destination, transport: Transport) -> Result<(TcpStream, Option<Prober>), ProbeError> {
-    let found = destination.resolve()?;
+async fn connect_control(
+    destination: &Destination,
+    transport: Transport,
+) -> Result<(TcpStream, Option<EchoProber>), ProbeError> {
+    let found = destination.resolve_host()?;
     info!(host = %destination.host, addresses = ?found, "resolved the name of the server");
     connect_to_any(destination, &found, transport).await
 }
@@ -335,11 +350,11 @@ async fn connect_to_any(
     destination: &Destination,
     addresses: &[SocketAddr],
     transport: Transport,
-) -> Result<(TcpStream, Option<Prober>), ProbeError> {
-    let (host, limit) = (&destination.host, destination.timeout());
+) -> Result<(TcpStream, Option<EchoProber>), ProbeError> {
+    let (host, limit) = (&destination.host, destination.connect_timeout());
     let call = |address| {
         info!(%address, "connecting");
-        let prober = destination.prober(address);
+        let prober = destination.start_prober(address);
         let (host, local) = (host.clone(), destination.local.clone());
         async move {
             let connected = timeout(limit, connect_to(address, &local, transport)).await;
@@ -350,7 +365,7 @@ async fn connect_to_any(
         }
     };
     let connected = connect_to_first(addresses, NEXT_ADDRESS, call).await;
-    connected.map_err(|error| error.downcast().unwrap_or_else(ProbeError::io("connect to the server")))
+    connected.map_err(|error| error.downcast().unwrap_or_else(ProbeError::from_io("connect to the server")))
 }
 
 fn not_connected(host: String, address: SocketAddr, cause: io::Error) -> ProbeError {
@@ -376,16 +391,16 @@ async fn unless_interrupted<T, E: From<ProbeError>>(
 }
 
 /// Returns the control connection, over TLS if that was asked for.
-async fn encrypted(destination: &Destination, stream: TcpStream) -> Result<Control, ProbeError> {
-    let Some(trust) = &destination.tls else { return Ok(Control::Plain(stream)) };
-    let agreed = timeout(destination.timeout(), trust.connect(&destination.host, stream)).await;
+async fn encrypt_control(destination: &Destination, stream: TcpStream) -> Result<ControlConnection, ProbeError> {
+    let Some(trust) = &destination.tls else { return Ok(ControlConnection::Plain(stream)) };
+    let agreed = timeout(destination.connect_timeout(), trust.connect_tls(&destination.host, stream)).await;
     let silent = || io::Error::new(io::ErrorKind::TimedOut, "the server does not answer");
     let control = agreed.unwrap_or_else(|_| Err(silent()));
     control.map_err(|cause| ProbeError::Tls { host: destination.host.clone(), cause })
 }
 
 /// Opens the control connection from the address and the device that were asked for; the kernel chooses its port.
-async fn connect_to(address: SocketAddr, local: &Local, transport: Transport) -> io::Result<TcpStream> {
+async fn connect_to(address: SocketAddr, local: &LocalEndpoint, transport: Transport) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // Over UDP the segments of this connection show what a packet of the path holds.
     if transport == Transport::Tcp {
@@ -403,26 +418,26 @@ async fn connect_to(address: SocketAddr, local: &Local, transport: Transport) ->
     Ok(control)
 }
 
-fn random_cookie() -> Result<Cookie, ProbeError> {
+fn random_cookie() -> Result<TestCookie, ProbeError> {
     let mut random = [0; 36];
     let length = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| ProbeError::io("draw a random cookie")(errno.into()))?;
+        .map_err(|errno| ProbeError::from_io("draw a random cookie")(errno.into()))?;
     // The kernel returns up to 256 bytes in one call.
     debug_assert_eq!(length, random.len());
-    Ok(Cookie::from_random(random))
+    Ok(TestCookie::from_random(random))
 }
 
 /// An error that ends a session early; the name of the host is added where it is known.
-enum Broken {
-    Protocol(Error),
+enum SessionFailure {
+    Protocol(TestError),
     Here(ProbeError),
 }
 
-impl Broken {
-    fn against(self, destination: &Destination) -> ProbeError {
+impl SessionFailure {
+    fn into_probe_error(self, destination: &Destination) -> ProbeError {
         let host = destination.host.clone();
         match self {
-            Self::Protocol(Error::ClientTerminated { .. }) => ProbeError::Interrupted,
+            Self::Protocol(TestError::ClientTerminated { .. }) => ProbeError::Interrupted,
             Self::Protocol(cause) => match login_hint(&cause, destination) {
                 Some(hint) => ProbeError::Unauthorized { host, cause, hint },
                 None => ProbeError::Protocol { host, cause },
@@ -433,18 +448,18 @@ impl Broken {
 }
 
 /// Returns a hint for a user who was not admitted; none where that is not why the test ended.
-fn login_hint(cause: &Error, destination: &Destination) -> Option<&'static str> {
+fn login_hint(cause: &TestError, destination: &Destination) -> Option<&'static str> {
     let is_named = destination.login.is_some();
     match cause {
-        Error::KeyMissing => return Some("--key-file gives it"),
-        Error::Server { step: Step::Key, reason }
+        TestError::KeyMissing => return Some("--key-file gives it"),
+        TestError::Server { step: SessionStep::Key, reason }
             if reason.number == Some(ErrorNumber::AUTHENTICATION) && !is_named =>
         {
             return Some("is the key the server's own?");
         }
-        Error::Server { reason, .. } if reason.number == Some(ErrorNumber::AUTHENTICATION) => {}
+        TestError::Server { reason, .. } if reason.number == Some(ErrorNumber::AUTHENTICATION) => {}
         // Since 3.21 a refusal is silent; without a user name there may be another reason.
-        Error::Closed { step: Step::Parameters } if is_named => {}
+        TestError::Closed { step: SessionStep::Parameters } if is_named => {}
         _ => return None,
     }
     Some(match (is_named, destination.key.is_some()) {
@@ -462,7 +477,7 @@ fn login_hint(cause: &Error, destination: &Destination) -> Option<&'static str> 
 }
 
 /// Returns the name of an action, without what it sends: that may be a login.
-const fn step(action: &ClientAction) -> &'static str {
+const fn action_name(action: &ClientAction) -> &'static str {
     match action {
         ClientAction::Send(_) => "send a message",
         ClientAction::OpenStreams { .. } => "open data connections",
@@ -474,80 +489,80 @@ const fn step(action: &ClientAction) -> &'static str {
     }
 }
 
-impl From<ProbeError> for Broken {
+impl From<ProbeError> for SessionFailure {
     fn from(error: ProbeError) -> Self {
         Self::Here(error)
     }
 }
 
 /// One test under way.
-struct Session<'d> {
+struct TestSession<'d> {
     destination: &'d Destination,
-    control: Control,
-    client: Client,
-    cookie: Cookie,
+    control: ControlConnection,
+    client: ClientSession,
+    cookie: TestCookie,
     origin: Instant,
     address: SocketAddr,
     request: Request,
-    storage: Option<Storage>,
+    storage: Option<FileStorage>,
     handshake: Option<Span>,
     /// Time that it took to open the data connections.
     setup: Option<Span>,
-    prober: Option<Prober>,
+    prober: Option<EchoProber>,
     placement: Option<Placement>,
     /// Maximum segment size of the path.
     mss: Option<ByteCount>,
     sockets: Vec<SocketReadback>,
     /// Set if the first connection shows that a device on the way changed its SYN or SYN-ACK.
     syn_was_changed: bool,
-    channels: Vec<Channel>,
-    progress: Option<Progress>,
-    finished: Option<Finished>,
+    channels: Vec<StreamChannel>,
+    progress: Option<CountedTransfer>,
+    finished: Option<FinishedTransfer>,
     intervals: KeptIntervals,
     /// Report of the server while data flows.
     stated: Option<EndReport>,
     /// Schedule of the reports on the test under way, if they are wanted.
-    schedule: Option<Schedule>,
+    schedule: Option<ReportSchedule>,
     interrupted: bool,
 }
 
-impl Session<'_> {
+impl TestSession<'_> {
     /// Runs the test to its end and returns the results of the server.
-    async fn drive(
+    async fn drive_session(
         &mut self,
         interrupt: &AtomicBool,
         report: &mut dyn FnMut(TestEvent<'_>),
-    ) -> Result<Results, Broken> {
+    ) -> Result<TestResults, SessionFailure> {
         loop {
             while let Some(action) = self.client.next_action() {
-                debug!(action = step(&action), "next step of the control connection");
+                debug!(action = action_name(&action), "next step of the control connection");
                 if let Some(results) = self.carry_out(action, interrupt, report).await? {
                     return Ok(results);
                 }
             }
             let pause = self.progress.as_ref().map_or(POLL_INTERVAL, |progress| progress.sleep_time(POLL_INTERVAL));
             tokio::select! {
-                read = self.control.receive() => match read {
-                    Ok(bytes) if !bytes.is_empty() => self.client.receive(self.now(), &bytes),
-                    _ => self.client.closed(),
+                read = self.control.receive_bytes() => match read {
+                    Ok(bytes) if !bytes.is_empty() => self.client.receive_bytes(self.session_time(), &bytes),
+                    _ => self.client.connection_closed(),
                 },
                 () = tokio::time::sleep(pause) => {}
             }
             if interrupt.load(Ordering::Relaxed) && !self.interrupted {
-                self.interrupt(report);
+                self.interrupt_test(report);
             }
             self.check_transfer(report);
             if let Err(silent) = self.check_silence() {
                 self.break_off(report);
-                self.client.interrupt();
+                self.client.interrupt_test();
                 self.say_goodbye().await;
                 return Err(silent.into());
             }
-            self.client.tick(self.now());
+            self.client.check_deadline(self.session_time());
         }
     }
 
-    fn now(&self) -> Time {
+    fn session_time(&self) -> Time {
         Time::ZERO + self.origin.elapsed().into()
     }
 
@@ -557,16 +572,16 @@ impl Session<'_> {
         action: ClientAction,
         interrupt: &AtomicBool,
         report: &mut dyn FnMut(TestEvent<'_>),
-    ) -> Result<Option<Results>, Broken> {
+    ) -> Result<Option<TestResults>, SessionFailure> {
         match action {
             ClientAction::Send(bytes) => {
                 // If the connection breaks here, the next read reports it.
-                let _ = timeout(SEND_TIMEOUT, self.control.send(&bytes)).await;
+                let _ = timeout(SEND_TIMEOUT, self.control.send_bytes(&bytes)).await;
             }
             ClientAction::OpenStreams { count, together } => {
                 match self.open_streams(count, together, interrupt).await {
-                    Ok(()) => self.client.streams_opened(self.now()),
-                    Err(Broken::Here(error)) => {
+                    Ok(()) => self.client.streams_opened(self.session_time()),
+                    Err(SessionFailure::Here(error)) => {
                         self.client.open_failed(error.to_string());
                         self.say_goodbye().await;
                         return Err(error.into());
@@ -576,19 +591,19 @@ impl Session<'_> {
             }
             ClientAction::StartTransfer => {
                 self.start_transfer()?;
-                report(TestEvent::Connected(&self.connected()));
+                report(TestEvent::Connected(&self.connected_test()));
             }
-            ClientAction::Reported(report) => peer_report::add(self.stated.get_or_insert_default(), *report),
+            ClientAction::Reported(report) => peer_report::merge_report(self.stated.get_or_insert_default(), *report),
             ClientAction::CollectResults => {
-                self.drain().await;
-                self.finished = self.progress.take().map(Progress::finish);
+                self.drain_transfer().await;
+                self.finished = self.progress.take().map(CountedTransfer::finish);
                 let results = self.local_results();
-                self.client.local_results(self.now(), results);
+                self.client.local_results(self.session_time(), results);
             }
             ClientAction::Finished(results) => return Ok(Some(results)),
             ClientAction::Failed(error) => {
                 self.break_off(report);
-                return Err(Broken::Protocol(error));
+                return Err(SessionFailure::Protocol(error));
             }
         }
         Ok(None)
@@ -598,14 +613,14 @@ impl Session<'_> {
     async fn say_goodbye(&mut self) {
         while let Some(action) = self.client.next_action() {
             if let ClientAction::Send(bytes) = action {
-                let _ = timeout(SEND_TIMEOUT, self.control.send(&bytes)).await;
+                let _ = timeout(SEND_TIMEOUT, self.control.send_bytes(&bytes)).await;
             }
         }
     }
 
     /// Waits until what is under way to this end has been read, for [`MAX_DRAIN`] at most: it loads the path, and is
     /// part of what the test cost.
-    async fn drain(&self) {
+    async fn drain_transfer(&self) {
         let (Some(progress), Transport::Tcp) = (&self.progress, self.request.transport) else { return };
         let begun = Instant::now();
         while !progress.has_received_all() && !self.interrupted && begun.elapsed() < MAX_DRAIN {
@@ -613,7 +628,7 @@ impl Session<'_> {
         }
     }
 
-    async fn open_streams(&mut self, count: u16, together: bool, interrupt: &AtomicBool) -> Result<(), Broken> {
+    async fn open_streams(&mut self, count: u16, together: bool, interrupt: &AtomicBool) -> Result<(), SessionFailure> {
         // Until its streams are open, an iperf3 server would take any datagram for one of them.
         if self.request.transport == Transport::Tcp {
             self.offer_server();
@@ -623,17 +638,17 @@ impl Session<'_> {
             request: &self.request,
             local: &self.destination.local,
             cookie: self.cookie,
-            timeout: self.destination.timeout(),
+            timeout: self.destination.connect_timeout(),
             rtt: self.handshake,
             together,
         };
         let begun = Instant::now();
-        let open = unless_interrupted(interrupt, opener.open(count)).await?;
+        let open = unless_interrupted(interrupt, opener.open_streams(count)).await?;
         self.setup = Some(begun.elapsed().into());
         info!(streams = count, took = ?begun.elapsed(), "opened the data connections");
         for (OpenStream { channel, handshake }, index) in open.into_iter().zip(0..) {
             let found =
-                read_back(&SockRef::from(&channel), index).map_err(ProbeError::io("read a socket's options"))?;
+                read_back(&SockRef::from(&channel), index).map_err(ProbeError::from_io("read a socket's options"))?;
             if index == 0 {
                 let tcp = fullpipe_sys::tcp_info(&channel).ok();
                 self.mss = tcp.as_ref().and_then(|tcp| tcp.snd_mss).or(self.mss);
@@ -659,7 +674,7 @@ impl Session<'_> {
         let Some(prober) = &self.prober else { return };
         let timeout = (self.handshake.unwrap_or_default() * 2 + MIN).min(MAX);
         let begun = Instant::now();
-        while prober.least().is_none() && Span::from(begun.elapsed()) < timeout {
+        while prober.min_rtt().is_none() && Span::from(begun.elapsed()) < timeout {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -668,7 +683,7 @@ impl Session<'_> {
     /// changed.
     fn measure_after_load(&mut self, interrupt: &AtomicBool) {
         if let Some(prober) = &self.prober {
-            prober.settle(interrupt);
+            prober.wait_until_settled(interrupt);
         }
         if let (true, Some(first)) = (self.syn_was_changed, self.sockets.first_mut()) {
             first.syn_quotes = syn_quotes(self.address, &self.destination.local, self.handshake, interrupt);
@@ -686,35 +701,39 @@ impl Session<'_> {
         info!(request = ?self.request, "starting the transfer");
         let channels = std::mem::take(&mut self.channels);
         let ways: Vec<Direction> = (0..channels.len()).map(|index| direction_of(&self.request, index as u16)).collect();
-        let lanes = channels.into_iter().zip(&ways).map(|(channel, way)| Lane { channel, role: role(*way) }).collect();
-        let least = self.prober.as_ref().and_then(Prober::least);
-        let plan = TransferPlan::of(&self.request, least.or(self.handshake));
+        let lanes = channels
+            .into_iter()
+            .zip(&ways)
+            .map(|(channel, way)| PlannedStream { channel, role: stream_role(*way) })
+            .collect();
+        let least = self.prober.as_ref().and_then(EchoProber::min_rtt);
+        let plan = TransferPlan::from_request(&self.request, least.or(self.handshake));
         if self.request.near_device {
             self.placement = Some(go_near(self.address.ip(), &self.destination.local));
         }
-        let before = Before::now(self.address.ip(), self.destination.local.device.as_deref());
-        let transfer =
-            Transfer::start_with(lanes, plan, self.storage.take()).map_err(ProbeError::io("start the data threads"))?;
-        self.prober.iter().for_each(Prober::load_begins);
+        let before = MachineSampler::from_route(self.address.ip(), self.destination.local.device.as_deref());
+        let transfer = RunningTransfer::start_with(lanes, plan, self.storage.take())
+            .map_err(ProbeError::from_io("start the data threads"))?;
+        self.prober.iter().for_each(EchoProber::load_begins);
         self.offer_server();
-        let machine = before.watch(transfer.origin());
-        self.progress = Some(Progress::new(transfer, machine, self.request.clone(), ways).limiting_bytes());
+        let machine = before.start_watch(transfer.origin());
+        self.progress = Some(CountedTransfer::new(transfer, machine, self.request.clone(), ways).limiting_bytes());
         Ok(())
     }
 
-    fn connected(&self) -> Connected {
-        Connected::of(&self.request, &self.cookie, self.mss, &self.sockets)
+    fn connected_test(&self) -> ConnectedTest {
+        ConnectedTest::from_sockets(&self.request, &self.cookie, self.mss, &self.sockets)
     }
 
     /// Reports the intervals that have passed, and ends the transfer when it is due.
     fn check_transfer(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
         let Some(progress) = &mut self.progress else { return };
-        let passed = progress.update();
+        let passed = progress.take_passed_intervals();
         let due = progress.is_due();
         if let Some(prober) = &self.prober {
-            prober.load_carries(&self.request, progress.rate(), progress.origin().elapsed().into());
+            prober.load_carries(&self.request, progress.mean_rate(), progress.origin().elapsed().into());
         }
-        self.note(passed, report);
+        self.report_intervals(passed, report);
         self.report_so_far(report);
         if due {
             self.end_transfer(report);
@@ -727,10 +746,10 @@ impl Session<'_> {
         if progress.has_ended() {
             return;
         }
-        let (snapshot, so_far) = schedule.due(progress.origin().elapsed().into());
+        let (snapshot, so_far) = schedule.take_due(progress.origin().elapsed().into());
         if snapshot {
-            let echo_rtt = self.prober.as_ref().and_then(Prober::latest);
-            report(TestEvent::Snapshot(&progress.snapshot(echo_rtt)));
+            let echo_rtt = self.prober.as_ref().and_then(EchoProber::last_rtt);
+            report(TestEvent::Snapshot(&progress.test_snapshot(echo_rtt)));
         }
         if so_far && let Some(measurement) = self.so_far() {
             report(TestEvent::SoFar(&measurement));
@@ -740,7 +759,7 @@ impl Session<'_> {
     /// Returns the measurement as if the test ended now; `None` if data does not flow, or no caller wants it.
     fn so_far(&self) -> Option<Measurement> {
         let (progress, schedule) = (self.progress.as_ref()?, self.schedule.as_ref()?);
-        let test = Test {
+        let test = FinishedTest {
             destination: self.destination,
             address: self.address,
             asked: schedule.asked.clone(),
@@ -750,17 +769,17 @@ impl Session<'_> {
             sockets: self.sockets.clone(),
             control: None,
             finished: progress.so_far_finished(SO_FAR_SAMPLES),
-            results: Results::default(),
+            results: TestResults::default(),
             stated: self.stated.clone(),
             taken: None,
-            handshake: self.prober.as_ref().and_then(Prober::least).or(self.handshake),
+            handshake: self.prober.as_ref().and_then(EchoProber::min_rtt).or(self.handshake),
             setup: self.setup,
             placement: self.placement.clone(),
             intervals: Vec::new(),
             interrupted: false,
             broken_off: None,
         };
-        Some(test.measurement())
+        Some(test.into_measurement())
     }
 
     /// Fails if no data has come, or none was acknowledged, for longer than is permitted.
@@ -768,7 +787,7 @@ impl Session<'_> {
         let Some(progress) = &self.progress else { return Ok(()) };
         let host = || self.destination.host.clone();
         let longest = self.destination.receive_timeout.unwrap_or(MAX_SILENCE);
-        match (progress.silence(), progress.time_without_acknowledgement()) {
+        match (progress.receive_silence(), progress.time_without_acknowledgement()) {
             (after, _) if after > longest => Err(ProbeError::NoData { host: host(), after }),
             (_, after) if after > MAX_SILENCE => Err(ProbeError::NotAcknowledged { host: host(), after }),
             _ => Ok(()),
@@ -776,34 +795,34 @@ impl Session<'_> {
     }
 
     /// Ends the transfer early; ends the whole test if there is no transfer, or it has ended already.
-    fn interrupt(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
+    fn interrupt_test(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
         self.interrupted = true;
         if self.progress.as_ref().is_some_and(|progress| !progress.has_ended()) {
             self.end_transfer(report);
         } else {
-            self.client.interrupt();
+            self.client.interrupt_test();
         }
     }
 
     fn end_transfer(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
-        let last = self.progress.as_mut().map(Progress::end).unwrap_or_default();
-        self.note(last, report);
-        self.client.transfer_finished(self.now());
+        let last = self.progress.as_mut().map(CountedTransfer::end_transfer).unwrap_or_default();
+        self.report_intervals(last, report);
+        self.client.transfer_finished(self.session_time());
     }
 
     /// Ends a transfer that cannot go on, and keeps what was counted of it, its last interval too.
     fn break_off(&mut self, report: &mut dyn FnMut(TestEvent<'_>)) {
         if let Some(mut progress) = self.progress.take() {
-            self.note(progress.end(), report);
+            self.report_intervals(progress.end_transfer(), report);
             self.finished = Some(progress.finish());
         }
     }
 
-    fn note(&mut self, passed: Vec<Interval>, report: &mut dyn FnMut(TestEvent<'_>)) {
+    fn report_intervals(&mut self, passed: Vec<Interval>, report: &mut dyn FnMut(TestEvent<'_>)) {
         if passed.is_empty() {
             return;
         }
-        let echo_rtt = self.prober.as_ref().and_then(Prober::lately);
+        let echo_rtt = self.prober.as_ref().and_then(EchoProber::take_recent_rtt);
         for interval in passed {
             let interval = Interval { echo_rtt, ..interval };
             report(TestEvent::Interval(&interval));
@@ -811,8 +830,8 @@ impl Session<'_> {
         }
     }
 
-    fn local_results(&self) -> Results {
-        let Some(finished) = &self.finished else { return Results::default() };
+    fn local_results(&self) -> TestResults {
+        let Some(finished) = &self.finished else { return TestResults::default() };
         results_of(finished, &self.sockets)
     }
 }

@@ -4,11 +4,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_control::{Login, TlsTrust};
-use fullpipe_iperf::Key;
-use fullpipe_load::Local;
+use fullpipe_control::{ClientLogin, TlsTrust};
+use fullpipe_iperf::SharedKey;
+use fullpipe_load::LocalEndpoint;
 use fullpipe_record::IpVersion;
-use fullpipe_route::Prober;
+use fullpipe_route::EchoProber;
 use fullpipe_units::Span;
 
 use crate::error::ProbeError;
@@ -26,7 +26,7 @@ pub struct Destination {
     /// The family of the server's address; any if not set.
     pub family: Option<IpVersion>,
     /// This end's address, device and port. The port is that of the first stream, never of the control connection.
-    pub local: Local,
+    pub local: LocalEndpoint,
     /// Timeout of a connection attempt; five seconds if not set.
     pub connect_timeout: Option<Span>,
     /// Timeout of a test in which the server sends and no data comes; two minutes if not set.
@@ -38,29 +38,29 @@ pub struct Destination {
     /// The file that is sent, or to which received data is written.
     pub file: Option<PathBuf>,
     /// The shared key, for a server that asks for one.
-    pub key: Option<Key>,
+    pub key: Option<SharedKey>,
     /// User name and password, for a server with iperf3's authentication.
-    pub login: Option<Login>,
+    pub login: Option<ClientLogin>,
     /// Certificates that are trusted; if set, the control connection uses TLS. Data connections are never encrypted.
     pub tls: Option<TlsTrust>,
 }
 
 impl Destination {
     /// Returns the timeout of a connection attempt.
-    pub(crate) fn timeout(&self) -> Duration {
+    pub(crate) fn connect_timeout(&self) -> Duration {
         self.connect_timeout.map_or(TIMEOUT, Into::into)
     }
 
     /// Starts echo requests to `address`; `None` if they are not wanted, or no thread can be started.
-    pub(crate) fn prober(&self, address: SocketAddr) -> Option<Prober> {
-        if self.without_echoes { None } else { Prober::start(address, &self.local).ok() }
+    pub(crate) fn start_prober(&self, address: SocketAddr) -> Option<EchoProber> {
+        if self.without_echoes { None } else { EchoProber::start(address, &self.local).ok() }
     }
 
     /// Returns the addresses of the host that have the family asked for, or that of this end's address; at least one.
     ///
     /// # Errors
     /// [`ProbeError::UnknownHost`] if there is none, or no name server answers within five seconds.
-    pub fn resolve(&self) -> Result<Vec<SocketAddr>, ProbeError> {
+    pub fn resolve_host(&self) -> Result<Vec<SocketAddr>, ProbeError> {
         let unknown = |cause: String| ProbeError::UnknownHost { host: self.host.clone(), cause };
         let (answer, answered) = mpsc::channel();
         let asked = (self.host.clone(), self.port);
@@ -68,7 +68,7 @@ impl Destination {
         thread::spawn(move || answer.send(asked.to_socket_addrs().map(Iterator::collect::<Vec<_>>)));
         let found = answered.recv_timeout(TIMEOUT).map_err(|_| unknown("no name server answers".to_owned()))?;
         let found = found.map_err(|cause| unknown(cause.to_string()))?;
-        let addresses: Vec<SocketAddr> = found.into_iter().filter(|address| self.takes(address)).collect();
+        let addresses: Vec<SocketAddr> = found.into_iter().filter(|address| self.accepts_address(address)).collect();
         if addresses.is_empty() { Err(unknown(self.without_address())) } else { Ok(addresses) }
     }
 
@@ -81,7 +81,7 @@ impl Destination {
     }
 
     /// Returns true if `address` is of the family asked for, or of that of this end's address.
-    fn takes(&self, address: &SocketAddr) -> bool {
+    fn accepts_address(&self, address: &SocketAddr) -> bool {
         let family = |is_ipv4: bool| if is_ipv4 { IpVersion::V4 } else { IpVersion::V6 };
         let wanted = self.family.or(self.local.address.map(|local| family(local.is_ipv4())));
         wanted.is_none_or(|wanted| wanted == family(address.is_ipv4()))

@@ -46,7 +46,7 @@ pub enum ProbeError {
         /// The name as it was given.
         host: String,
         /// The error.
-        cause: fullpipe_iperf::Error,
+        cause: fullpipe_iperf::TestError,
     },
     /// The server refuses this user, or any client without a user name.
     #[error("the test with {host} failed: {cause}; {hint}")]
@@ -54,7 +54,7 @@ pub enum ProbeError {
         /// The name as it was given.
         host: String,
         /// The error that the server reported.
-        cause: fullpipe_iperf::Error,
+        cause: fullpipe_iperf::TestError,
         /// Advice for the user; may be empty.
         hint: &'static str,
     },
@@ -72,7 +72,7 @@ pub enum ProbeError {
     },
     /// The request cannot be stated in the protocol of the server.
     #[error("cannot ask for this test: {0}")]
-    Request(fullpipe_iperf::Refusal),
+    Request(fullpipe_iperf::TestRefusal),
     /// This host lacks what was asked for.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
@@ -122,7 +122,7 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    pub(crate) fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn from_io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self::Io { action, cause }
     }
 }

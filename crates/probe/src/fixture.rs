@@ -4,7 +4,7 @@ use fullpipe_record::{Direction, Interval};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// Returns an interval of an upload of 1 MiB, which lasts for the second after `second`.
-pub(crate) fn interval(second: u64) -> Interval {
+pub(crate) fn upload_interval(second: u64) -> Interval {
     Interval {
         direction: Direction::Upload,
         from: Span::from_secs(second),

@@ -11,16 +11,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_iperf::iperf2::{Datagram, HEADER_LENGTH, Header, Report};
-use fullpipe_iperf::{ErrorNumber, Refusal};
+use fullpipe_host::{SysctlTree, inspect_host};
+use fullpipe_iperf::iperf2::{HEADER_LENGTH, Iperf2Datagram, Iperf2Header, Iperf2Report};
+use fullpipe_iperf::{ErrorNumber, TestRefusal};
 use fullpipe_lab::PathWitness;
-use fullpipe_load::{Allowance, Channel, Lane, Role, Transfer, TransferPlan, prepare, prepare_udp, read_back};
+use fullpipe_load::{
+    PlannedStream, RunningTransfer, StreamChannel, StreamRole, TransferPlan, WriteAllowance, prepare_socket,
+    prepare_udp, read_back,
+};
 use fullpipe_record::{
     Buffer, Cpu, Direction, EndReport, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport, RunTotals,
-    Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Transport, steady,
+    Sample, SocketReadback, StreamInterval, StreamSummary, Summary, Transport, find_steady,
 };
-use fullpipe_route::{Prober, Taken};
+use fullpipe_route::{EchoProber, EchoResult};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use socket2::SockRef;
 
@@ -73,11 +76,11 @@ pub fn measure_iperf2(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
-    let (begun, witness) = (Instant::now(), PathWitness::begin());
+    let (begun, witness) = (Instant::now(), PathWitness::begin_witness());
     let asked = request.clone();
-    let request = sendable(request).map_err(ProbeError::Request)?;
-    let settings = inspect(&SysctlTree::of_this_host())?;
-    let addresses = destination.resolve()?;
+    let request = sendable_request(request).map_err(ProbeError::Request)?;
+    let settings = inspect_host(&SysctlTree::of_this_host())?;
+    let addresses = destination.resolve_host()?;
     let placement = addresses.first().filter(|_| request.near_device);
     let placement = placement.map(|address| go_near(address.ip(), &destination.local));
     let started = jiff::Timestamp::now();
@@ -85,7 +88,7 @@ pub fn measure_iperf2(
         Transport::Tcp => over_tcp(destination, &addresses, &request, MAX_SILENCE, interrupt, progress)?,
         Transport::Udp => over_udp(destination, &addresses, &request, interrupt, progress)?,
     };
-    let summary = upload.summary();
+    let summary = upload.to_summary();
     let run = RunTotals {
         wall: begun.elapsed().into(),
         written: summary.sent,
@@ -124,23 +127,23 @@ pub fn measure_iperf2(
         interrupted: upload.watched.interrupted,
         broken_off: upload.broken_off,
         warnings: Vec::new(),
-        validity: witness.map(PathWitness::finish).unwrap_or_default().with_reasons(unmet),
+        validity: witness.map(PathWitness::finish_witness).unwrap_or_default().with_reasons(unmet),
     };
-    Ok(measurement.bounded())
+    Ok(measurement.to_bounded())
 }
 
 /// Returns the request with its block filled in.
 ///
 /// # Errors
 /// Fails if an iperf2 server cannot run the test.
-fn sendable(request: &Request) -> Result<Request, Refusal> {
-    let refuse = |number, why: &str| Err(Refusal { number, why: why.to_owned() });
+fn sendable_request(request: &Request) -> Result<Request, TestRefusal> {
+    let refuse = |number, why: &str| Err(TestRefusal { number, why: why.to_owned() });
     let usual = match request.transport {
         Transport::Tcp => ByteCount::from_kib(128),
         Transport::Udp => USUAL_DATAGRAM,
     };
     let block = if request.block == ByteCount::ZERO { usual } else { request.block };
-    let datagrams = Datagram::LENGTH as u64..=MAX_DATAGRAM;
+    let datagrams = Iperf2Datagram::LENGTH as u64..=MAX_DATAGRAM;
     if request.direction != Direction::Upload {
         return refuse(ErrorNumber::UNIMPLEMENTED, "with iperf2 servers only uploads are measured");
     }
@@ -157,7 +160,7 @@ fn sendable(request: &Request) -> Result<Request, Refusal> {
 }
 
 /// An upload that is over.
-struct Upload {
+struct FinishedUpload {
     address: SocketAddr,
     sockets: Vec<SocketReadback>,
     streams: Vec<StreamSummary>,
@@ -168,21 +171,21 @@ struct Upload {
     /// Payload that left this host, with TCP.
     carried: Option<ByteCount>,
     rtt: RttReport,
-    watched: Watched,
+    watched: WatchedUpload,
     broken_off: Option<String>,
 }
 
-impl Upload {
-    fn summary(&self) -> Summary {
+impl FinishedUpload {
+    fn to_summary(&self) -> Summary {
         let received: ByteCount = self.streams.iter().map(|stream| stream.received).sum();
         let retransmits: Option<Vec<SegCount>> = self.streams.iter().map(|stream| stream.retransmits).collect();
         Summary {
             duration: self.duration,
             sent: self.streams.iter().map(|stream| stream.sent).sum(),
             received,
-            rate: BitRate::of(received, self.duration.max(Span::from_nanos(1))),
+            rate: BitRate::from_bytes_in(received, self.duration.max(Span::from_nanos(1))),
             retransmits: retransmits.map(|counts| counts.into_iter().sum()),
-            steady: steady(&self.samples, self.rtt.idle.map(|idle| idle.min), self.watched.to),
+            steady: find_steady(&self.samples, self.rtt.idle.map(|idle| idle.min), self.watched.to),
             datagrams_sent: self.streams.iter().map(|stream| stream.datagrams_sent).sum(),
             datagrams: self.streams.iter().map(|stream| stream.datagrams).sum(),
         }
@@ -191,13 +194,13 @@ impl Upload {
 
 /// Bytes and datagrams that one stream has sent so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Sent {
+struct SentAmount {
     bytes: ByteCount,
     datagrams: Option<u64>,
 }
 
 /// The course of a transfer until its end was due.
-struct Watched {
+struct WatchedUpload {
     origin: Instant,
     intervals: Vec<Interval>,
     to: Span,
@@ -205,19 +208,19 @@ struct Watched {
 }
 
 /// Reports intervals until the time has passed, the transfer is over by itself, or the user interrupts it.
-fn watch(
+fn watch_upload(
     request: &Request,
-    prober: Option<&Prober>,
+    prober: Option<&EchoProber>,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
-    sent: &dyn Fn() -> Vec<Sent>,
+    sent: &dyn Fn() -> Vec<SentAmount>,
     is_over: &dyn Fn() -> bool,
-) -> Watched {
+) -> WatchedUpload {
     const MIN_INTERVAL: Span = Span::from_millis(1);
     let origin = Instant::now();
     prober.inspect(|prober| prober.load_begins());
-    let mut watched = Watched { origin, intervals: Vec::new(), to: Span::ZERO, interrupted: false };
-    let mut before = vec![Sent::default(); request.streams.into()];
+    let mut watched = WatchedUpload { origin, intervals: Vec::new(), to: Span::ZERO, interrupted: false };
+    let mut before = vec![SentAmount::default(); request.streams.into()];
     let mut next = request.interval;
     loop {
         let now: Span = origin.elapsed().into();
@@ -226,8 +229,8 @@ fn watch(
         let has_passed = request.interval != Span::ZERO && now >= next;
         if (has_passed || is_due) && now >= watched.to + MIN_INTERVAL {
             let after = sent();
-            let echo_rtt = prober.and_then(Prober::lately);
-            let interval = Interval { echo_rtt, ..interval(watched.to, now, &before, &after) };
+            let echo_rtt = prober.and_then(EchoProber::take_recent_rtt);
+            let interval = Interval { echo_rtt, ..upload_interval(watched.to, now, &before, &after) };
             progress(&interval);
             watched.intervals.push(interval);
             (before, watched.to) = (after, now);
@@ -240,13 +243,13 @@ fn watch(
         }
         if let Some(prober) = prober {
             let bytes = sent().iter().map(|sent| sent.bytes).sum();
-            prober.load_carries(request, BitRate::of(bytes, now.max(MIN_INTERVAL)), now);
+            prober.load_carries(request, BitRate::from_bytes_in(bytes, now.max(MIN_INTERVAL)), now);
         }
         thread::sleep(POLL_INTERVAL);
     }
 }
 
-fn interval(from: Span, to: Span, before: &[Sent], after: &[Sent]) -> Interval {
+fn upload_interval(from: Span, to: Span, before: &[SentAmount], after: &[SentAmount]) -> Interval {
     let streams: Vec<StreamInterval> = before
         .iter()
         .zip(after)
@@ -266,7 +269,7 @@ fn interval(from: Span, to: Span, before: &[Sent], after: &[Sent]) -> Interval {
         from,
         to,
         bytes,
-        rate: BitRate::of(bytes, to.saturating_sub(from)),
+        rate: BitRate::from_bytes_in(bytes, to.saturating_sub(from)),
         retransmits: None,
         rtt: None,
         echo_rtt: None,
@@ -279,7 +282,7 @@ fn interval(from: Span, to: Span, before: &[Sent], after: &[Sent]) -> Interval {
 }
 
 /// The acknowledgements of an upload so far.
-struct Acknowledged {
+struct AcknowledgementWatch {
     max_silence: Span,
     bytes: ByteCount,
     /// Time at which the bytes last became more.
@@ -288,8 +291,8 @@ struct Acknowledged {
     next: Span,
 }
 
-impl Acknowledged {
-    fn within(max_silence: Span) -> Self {
+impl AcknowledgementWatch {
+    fn with_max_silence(max_silence: Span) -> Self {
         Self { max_silence, bytes: ByteCount::ZERO, grew: Span::ZERO, next: Span::ZERO }
     }
 
@@ -318,32 +321,36 @@ fn over_tcp(
     max_silence: Span,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
-) -> Result<Upload, ProbeError> {
+) -> Result<FinishedUpload, ProbeError> {
     let header = ByteCount::new(HEADER_LENGTH as u64);
-    let (address, prober, streams) = connect(destination, addresses, request)?;
+    let (address, prober, streams) = connect_streams(destination, addresses, request)?;
     let handshake = streams.first().and_then(|stream| fullpipe_sys::tcp_info(stream).ok()?.rtt);
     let sockets = streams.iter().zip(0..).map(|(stream, index)| read_back(&SockRef::from(stream), index));
-    let sockets = sockets.collect::<Result<_, _>>().map_err(ProbeError::io("read a socket's options"))?;
+    let sockets = sockets.collect::<Result<_, _>>().map_err(ProbeError::from_io("read a socket's options"))?;
     let budget = request.bytes.map(|bytes| bytes.saturating_sub(header * u64::from(request.streams)));
-    let plan = TransferPlan { budget, whole_blocks: false, ..TransferPlan::of(request, handshake) };
-    let lanes = streams.into_iter().map(|stream| Lane { channel: Channel::Tcp(stream), role: Role::Sender });
-    let transfer = Transfer::start(lanes.collect(), plan).map_err(ProbeError::io("start the data threads"))?;
+    let plan = TransferPlan { budget, whole_blocks: false, ..TransferPlan::from_request(request, handshake) };
+    let lanes = streams
+        .into_iter()
+        .map(|stream| PlannedStream { channel: StreamChannel::Tcp(stream), role: StreamRole::Sender });
+    let transfer = RunningTransfer::start_transfer(lanes.collect(), plan)
+        .map_err(ProbeError::from_io("start the data threads"))?;
     let sent = || {
         let streams = transfer.totals().streams;
-        streams.iter().map(|count| Sent { bytes: count.bytes + header, datagrams: None }).collect::<Vec<_>>()
+        streams.iter().map(|count| SentAmount { bytes: count.bytes + header, datagrams: None }).collect::<Vec<_>>()
     };
-    let (acknowledged, is_silent) = (RefCell::new(Acknowledged::within(max_silence)), Cell::new(false));
+    let (acknowledged, is_silent) =
+        (RefCell::new(AcknowledgementWatch::with_max_silence(max_silence)), Cell::new(false));
     let is_over = || {
         let now = transfer.origin().elapsed().into();
         // At a low rate there may be nothing to acknowledge for long.
         let bytes = || {
-            let sum = || transfer.snapshot().iter().filter_map(|sample| sample.tcp.bytes_acked).sum();
+            let sum = || transfer.sample_now().iter().filter_map(|sample| sample.tcp.bytes_acked).sum();
             (!transfer.is_drained()).then(sum)
         };
         is_silent.set(request.bytes.is_some() && acknowledged.borrow_mut().is_overdue(now, bytes));
         transfer.is_over() || is_silent.get()
     };
-    let watched = watch(request, prober.as_ref(), interrupt, progress, &sent, &is_over);
+    let watched = watch_upload(request, prober.as_ref(), interrupt, progress, &sent, &is_over);
     transfer.stop_sending();
     transfer.close_sending();
     let is_hasty = watched.interrupted || is_silent.get();
@@ -353,8 +360,8 @@ fn over_tcp(
     }
     let (sent, is_drained) = (sent(), transfer.is_drained());
     let duration = transfer.origin().elapsed().into();
-    let rest = transfer.finish();
-    let taken = settled(prober, &watched, interrupt);
+    let rest = transfer.finish_transfer();
+    let taken = settled_echo(prober, &watched, interrupt);
     let within = rest.samples.iter().filter_map(|sample| sample.tcp.rtt).collect();
     let streams = sent.iter().zip(0..).map(|(sent, index)| {
         let last = rest.samples.iter().rev().find(|sample| sample.stream == index);
@@ -369,7 +376,7 @@ fn over_tcp(
             datagrams: None,
         }
     });
-    Ok(Upload {
+    Ok(FinishedUpload {
         address,
         sockets,
         streams: streams.collect(),
@@ -382,54 +389,56 @@ fn over_tcp(
             .then(|| format!("the server acknowledged nothing for {max_silence}"))
             .or_else(|| all_broke(&rest)),
         samples: rest.samples,
-        carried: rest.sent_on.carried(),
+        carried: rest.sent_on.carried_bytes(),
     })
 }
 
 /// Returns the echo requests of a load that is over, once the path has settled.
-fn settled(prober: Option<Prober>, watched: &Watched, interrupt: &AtomicBool) -> Option<Taken> {
+fn settled_echo(prober: Option<EchoProber>, watched: &WatchedUpload, interrupt: &AtomicBool) -> Option<EchoResult> {
     let prober = prober?;
     if !watched.interrupted {
-        prober.settle(interrupt);
+        prober.wait_until_settled(interrupt);
     }
     prober.finish()
 }
 
 /// Opens every stream to the first address that answers and sends its header; starts echo requests to that address.
-fn connect(
+fn connect_streams(
     destination: &Destination,
     addresses: &[SocketAddr],
     request: &Request,
-) -> Result<(SocketAddr, Option<Prober>, Vec<TcpStream>), ProbeError> {
+) -> Result<(SocketAddr, Option<EchoProber>, Vec<TcpStream>), ProbeError> {
     let mut first = Err(ProbeError::Interrupted);
     for &address in addresses {
-        let prober = destination.prober(address);
-        first = open(destination, address, request, 0).map(|stream| (address, prober, stream));
+        let prober = destination.start_prober(address);
+        first = connect_stream(destination, address, request, 0).map(|stream| (address, prober, stream));
         if first.is_ok() {
             break;
         }
     }
     let (address, prober, first) = first?;
-    let rest = (1..request.streams).map(|stream| open(destination, address, request, stream));
+    let rest = (1..request.streams).map(|stream| connect_stream(destination, address, request, stream));
     let streams = std::iter::once(Ok(first)).chain(rest).collect::<Result<Vec<_>, _>>()?;
     for mut stream in &streams {
-        stream.write_all(&Header::tcp(request)).map_err(ProbeError::io("write to a data connection"))?;
+        stream
+            .write_all(&Iperf2Header::tcp_header(request))
+            .map_err(ProbeError::from_io("write to a data connection"))?;
     }
     Ok((address, prober, streams))
 }
 
-fn open(
+fn connect_stream(
     destination: &Destination,
     address: SocketAddr,
     request: &Request,
     stream: u16,
 ) -> Result<TcpStream, ProbeError> {
     let host = destination.host.clone();
-    let socket = prepare(address, request, &destination.local.of_stream(stream))?;
-    match socket.connect_timeout(&address.into(), destination.timeout()) {
+    let socket = prepare_socket(address, request, &destination.local.of_stream(stream))?;
+    match socket.connect_timeout(&address.into(), destination.connect_timeout()) {
         Ok(()) => Ok(socket.into()),
         Err(cause) if cause.kind() == ErrorKind::TimedOut => {
-            Err(ProbeError::Silent { host, address, after: destination.timeout().into() })
+            Err(ProbeError::Silent { host, address, after: destination.connect_timeout().into() })
         }
         Err(cause) => {
             let is_refused = cause.kind() == ErrorKind::ConnectionRefused;
@@ -440,7 +449,7 @@ fn open(
 }
 
 /// State shared by all senders of datagrams.
-struct Shared {
+struct DatagramState {
     stop: AtomicBool,
     /// Bytes that may still be sent; [`u64::MAX`] without a limit.
     budget: AtomicU64,
@@ -449,16 +458,16 @@ struct Shared {
 }
 
 /// One stream of datagrams; its thread returns the report of the server, if there was one.
-struct Sender {
+struct DatagramSender {
     counted: Arc<(AtomicU64, AtomicU64)>,
-    thread: JoinHandle<io::Result<Option<Report>>>,
+    thread: JoinHandle<io::Result<Option<Iperf2Report>>>,
 }
 
-impl Sender {
-    fn sent(&self) -> Sent {
+impl DatagramSender {
+    fn sent_amount(&self) -> SentAmount {
         let (bytes, datagrams) = &*self.counted;
         let bytes = ByteCount::new(bytes.load(Ordering::Relaxed));
-        Sent { bytes, datagrams: Some(datagrams.load(Ordering::Relaxed)) }
+        SentAmount { bytes, datagrams: Some(datagrams.load(Ordering::Relaxed)) }
     }
 }
 
@@ -468,25 +477,25 @@ fn over_udp(
     request: &Request,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(&Interval),
-) -> Result<Upload, ProbeError> {
+) -> Result<FinishedUpload, ProbeError> {
     let address = *addresses.first().ok_or(ProbeError::Interrupted)?;
-    let prober = destination.prober(address);
-    let shared = Arc::new(Shared {
+    let prober = destination.start_prober(address);
+    let shared = Arc::new(DatagramState {
         stop: AtomicBool::new(false),
         budget: AtomicU64::new(request.bytes.map_or(u64::MAX, ByteCount::get)),
         block: request.block.get() as usize,
-        plan: TransferPlan::of(request, None),
+        plan: TransferPlan::from_request(request, None),
     });
-    let opened = (0..request.streams).map(|stream| bind(destination, address, request, stream));
+    let opened = (0..request.streams).map(|stream| bind_stream(destination, address, request, stream));
     let (sockets, found): (Vec<_>, Vec<_>) = opened.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     let mut senders = Vec::new();
     for socket in sockets {
         senders.push(start_sender(socket, Arc::clone(&shared)).inspect_err(|_| shared.give_up())?);
         thread::sleep(STAGGER);
     }
-    let sent = || senders.iter().map(Sender::sent).collect::<Vec<_>>();
+    let sent = || senders.iter().map(DatagramSender::sent_amount).collect::<Vec<_>>();
     let is_over = || senders.iter().all(|one| one.thread.is_finished());
-    let watched = watch(request, prober.as_ref(), interrupt, progress, &sent, &is_over);
+    let watched = watch_upload(request, prober.as_ref(), interrupt, progress, &sent, &is_over);
     shared.give_up();
     let mut broken_off = None;
     let mut reported = None;
@@ -514,8 +523,8 @@ fn over_udp(
             datagrams: report.map(|report| report.as_seen()),
         });
     }
-    let taken = settled(prober, &watched, interrupt);
-    Ok(Upload {
+    let taken = settled_echo(prober, &watched, interrupt);
+    Ok(FinishedUpload {
         address,
         sockets: found,
         streams,
@@ -529,13 +538,13 @@ fn over_udp(
     })
 }
 
-fn bind(
+fn bind_stream(
     destination: &Destination,
     address: SocketAddr,
     request: &Request,
     stream: u16,
 ) -> Result<(UdpSocket, SocketReadback), ProbeError> {
-    let failed = || ProbeError::io("open a UDP socket");
+    let failed = || ProbeError::from_io("open a UDP socket");
     let socket: UdpSocket = prepare_udp(address, request, &destination.local.of_stream(stream))?.into();
     socket.connect(address).map_err(failed())?;
     socket.set_read_timeout(Some(REPEAT)).map_err(failed())?;
@@ -543,13 +552,13 @@ fn bind(
     Ok((socket, found))
 }
 
-impl Shared {
+impl DatagramState {
     fn give_up(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Returns the bytes of the next datagram; `None` if there is no next one.
-    fn next(&self) -> Option<usize> {
+    fn next_datagram_length(&self) -> Option<usize> {
         if self.stop.load(Ordering::Relaxed) {
             return None;
         }
@@ -561,20 +570,20 @@ impl Shared {
             self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(wanted)));
         let length = left.map_or(0, |left| left.min(wanted)) as usize;
         // The bytes that are left may be too few for a number and a time.
-        (length > 0).then_some(length.max(Datagram::LENGTH))
+        (length > 0).then_some(length.max(Iperf2Datagram::LENGTH))
     }
 }
 
-fn start_sender(socket: UdpSocket, shared: Arc<Shared>) -> Result<Sender, ProbeError> {
+fn start_sender(socket: UdpSocket, shared: Arc<DatagramState>) -> Result<DatagramSender, ProbeError> {
     let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     let counters = Arc::clone(&counted);
     let thread = thread::Builder::new().name("datagrams".to_owned()).spawn(move || {
         let mut stream =
             DatagramStream { socket, payload: vec![b'x'; shared.block], number: 0, counted: counters, refused: None };
         stream.send_all(&shared)?;
-        stream.end()
+        stream.request_report()
     });
-    Ok(Sender { counted, thread: thread.map_err(ProbeError::io("start the data threads"))? })
+    Ok(DatagramSender { counted, thread: thread.map_err(ProbeError::from_io("start the data threads"))? })
 }
 
 /// The sending end of one stream of datagrams.
@@ -589,36 +598,36 @@ struct DatagramStream {
 
 impl DatagramStream {
     /// Sends datagrams on schedule until the budget is used up or the transfer is stopped.
-    fn send_all(&mut self, shared: &Shared) -> io::Result<()> {
-        let mut allowance = Allowance::of_datagrams(&shared.plan);
-        while allowance.wait(|| shared.stop.load(Ordering::Relaxed)) > 0 {
-            let Some(length) = shared.next() else { break };
+    fn send_all(&mut self, shared: &DatagramState) -> io::Result<()> {
+        let mut allowance = WriteAllowance::of_datagrams(&shared.plan);
+        while allowance.wait_for_bytes(|| shared.stop.load(Ordering::Relaxed)) > 0 {
+            let Some(length) = shared.next_datagram_length() else { break };
             self.number += 1;
-            self.send(self.number, length)?;
-            self.count(length);
+            self.send_datagram(self.number, length)?;
+            self.count_datagram(length);
             allowance.note_written(shared.block as u64);
         }
         Ok(())
     }
 
     /// Repeats the last datagram until the server answers with its report; `None` if it does not in [`MAX_REPORT`].
-    fn end(mut self) -> io::Result<Option<Report>> {
+    fn request_report(mut self) -> io::Result<Option<Iperf2Report>> {
         let deadline = Instant::now() + MAX_REPORT;
         let length = self.payload.len();
         let mut answer = [0; 2048];
         self.number += 1;
-        self.count(length);
+        self.count_datagram(length);
         while Instant::now() < deadline {
-            self.send(-self.number, length)?;
+            self.send_datagram(-self.number, length)?;
             match self.socket.recv(&mut answer) {
                 Ok(length) => {
-                    let report = Report::read(&answer[..length]);
+                    let report = Iperf2Report::read_answer(&answer[..length]);
                     if report.is_some() {
                         return Ok(report);
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(error) => self.tolerate(error)?,
+                Err(error) => self.tolerate_refusal(error)?,
             }
         }
         Ok(None)
@@ -629,7 +638,7 @@ impl DatagramStream {
     ///
     /// # Errors
     /// Returns `error` if it is another one, or the port stays closed for [`MAX_REFUSAL`].
-    fn tolerate(&mut self, error: io::Error) -> io::Result<()> {
+    fn tolerate_refusal(&mut self, error: io::Error) -> io::Result<()> {
         let now = Instant::now();
         let since = self.refused.filter(|(_, last)| now - *last < MAX_REFUSAL).map_or(now, |(since, _)| since);
         self.refused = Some((since, now));
@@ -637,10 +646,10 @@ impl DatagramStream {
         if is_short { Ok(()) } else { Err(error) }
     }
 
-    fn send(&mut self, number: i64, length: usize) -> io::Result<()> {
+    fn send_datagram(&mut self, number: i64, length: usize) -> io::Result<()> {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         if let Some(start) = self.payload.first_chunk_mut() {
-            Datagram { number, sent: since_1970.into() }.write(start);
+            Iperf2Datagram { number, sent: since_1970.into() }.write_payload(start);
         }
         let no_room = Some(rustix::io::Errno::NOBUFS.raw_os_error());
         let deadline = Instant::now() + MAX_REFUSAL;
@@ -652,12 +661,12 @@ impl DatagramStream {
                 Err(error) if error.raw_os_error() == no_room && Instant::now() < deadline => {
                     thread::sleep(Duration::from_millis(1));
                 }
-                Err(error) => self.tolerate(error)?,
+                Err(error) => self.tolerate_refusal(error)?,
             }
         }
     }
 
-    fn count(&self, length: usize) {
+    fn count_datagram(&self, length: usize) {
         let (bytes, datagrams) = &*self.counted;
         bytes.fetch_add(length as u64, Ordering::Relaxed);
         datagrams.fetch_add(1, Ordering::Relaxed);
@@ -686,7 +695,7 @@ mod tests {
 
     #[test]
     fn only_time_without_another_acknowledgement_counts() {
-        let mut acknowledged = Acknowledged::within(Span::from_secs(10));
+        let mut acknowledged = AcknowledgementWatch::with_max_silence(Span::from_secs(10));
         let mut is_overdue = |seconds, bytes: Option<u64>| {
             acknowledged.is_overdue(Span::from_secs(seconds), || bytes.map(ByteCount::new))
         };

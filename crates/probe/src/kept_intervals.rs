@@ -3,7 +3,7 @@
 use fullpipe_record::{Interval, MAX_STREAM_INTERVALS};
 
 /// The intervals so far, with the kernel's view only as long as the record would keep it
-/// ([`fullpipe_record::Measurement::bounded`]): it is by far the most of an interval, and a test may last a day.
+/// ([`fullpipe_record::Measurement::to_bounded`]): it is by far the most of an interval, and a test may last a day.
 #[derive(Debug, Default)]
 pub(crate) struct KeptIntervals {
     pub(crate) all: Vec<Interval>,
@@ -44,7 +44,7 @@ mod tests {
             retransmits: None,
             tcp: Some(Box::new(TcpInfo::default())),
         };
-        Interval { streams: (0..streams).map(stream).collect(), ..fixture::interval(0) }
+        Interval { streams: (0..streams).map(stream).collect(), ..fixture::upload_interval(0) }
     }
 
     fn kernels_views(kept: &KeptIntervals) -> usize {

@@ -21,11 +21,11 @@ mod streams;
 mod summary;
 mod trace;
 
-pub use client::{Connected, TestEvent, measure, watch, watch_closely};
+pub use client::{ConnectedTest, TestEvent, measure_transfer, watch_closely, watch_transfer};
 pub use destination::Destination;
 pub use error::{ProbeError, ServeError};
-pub use fullpipe_load::{Local, StorageConfig};
+pub use fullpipe_load::{LocalEndpoint, StorageConfig};
 pub use iperf2::measure_iperf2;
-pub use server::{Limits, Printer, Quota, ServeOptions, ServerEvent, TestText, serve};
-pub use so_far::{Snapshot, StreamSnapshot};
-pub use trace::trace;
+pub use server::{AdmissionQuota, Printer, ServeOptions, ServerEvent, ServerLimits, TestText, serve_clients};
+pub use so_far::{StreamSnapshot, TestSnapshot};
+pub use trace::trace_route;

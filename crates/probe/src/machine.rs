@@ -13,46 +13,47 @@ use fullpipe_record::{CpuSample, Machine};
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// Bounds of the samples of processors that are kept, less than 1 MB.
-const KEPT: Bounds = Bounds { samples: 600, cores: 20_000 };
+const KEPT: SampleBounds = SampleBounds { samples: 600, cores: 20_000 };
 
 /// Bounds of the samples of processors that are sent to the other end with the results, about 400 KB.
-const STATED: Bounds = Bounds { samples: 240, cores: 4_000 };
+const STATED: SampleBounds = SampleBounds { samples: 240, cores: 4_000 };
 
 /// Maximum number of processors whose times are sent to the other end while data flows.
 const MAX_CORES: usize = 512;
 
 /// The state of the processors and the device before data begins to flow.
-pub(crate) struct Before {
+pub(crate) struct MachineSampler {
     processors: ProcessorMeter,
     device: Option<DeviceMeter>,
 }
 
-impl Before {
+impl MachineSampler {
     /// Returns the state now of the processors of this machine and of `device`, or else of the device by which packets
     /// to `peer` leave.
-    pub(crate) fn now(peer: IpAddr, device: Option<&str>) -> Self {
-        let device = device.map_or_else(|| DeviceMeter::toward(peer), |name| DeviceMeter::of(name.to_owned()));
+    pub(crate) fn from_route(peer: IpAddr, device: Option<&str>) -> Self {
+        let device =
+            device.map_or_else(|| DeviceMeter::toward_peer(peer), |name| DeviceMeter::for_device(name.to_owned()));
         Self { device: device.ok(), processors: ProcessorMeter::of_this_process() }
     }
 
     /// Starts a thread that takes samples at times counted from `origin`; `None` if it cannot be started.
-    pub(crate) fn watch(self, origin: Instant) -> Option<Watch> {
+    pub(crate) fn start_watch(self, origin: Instant) -> Option<MachineWatch> {
         let seen = Arc::new(Mutex::new(Machine::default()));
         let (stop, stopped) = channel();
         let shared = Arc::clone(&seen);
         let thread = thread::Builder::new().name("machine".to_owned());
-        let thread = thread.spawn(move || self.run(origin, &stopped, &shared)).ok()?;
-        Some(Watch { seen, stop: Some(stop), thread })
+        let thread = thread.spawn(move || self.sample_until_stopped(origin, &stopped, &shared)).ok()?;
+        Some(MachineWatch { seen, stop: Some(stop), thread })
     }
 
-    fn run(mut self, origin: Instant, stopped: &Receiver<()>, seen: &Mutex<Machine>) {
+    fn sample_until_stopped(mut self, origin: Instant, stopped: &Receiver<()>, seen: &Mutex<Machine>) {
         let (mut next, mut period) = (origin + PERIOD, PERIOD);
         loop {
             let pause = next.saturating_duration_since(Instant::now());
             let is_last = stopped.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected);
-            let sample = self.processors.sample(origin.elapsed().into());
-            let device = self.device.as_mut().and_then(DeviceMeter::sample);
-            let mut seen = lock(seen);
+            let sample = self.processors.take_sample(origin.elapsed().into());
+            let device = self.device.as_mut().and_then(DeviceMeter::take_sample);
+            let mut seen = lock_machine(seen);
             seen.processors.extend(sample);
             // A device that has gone keeps its last counts.
             seen.device = device.or(seen.device.take());
@@ -70,17 +71,17 @@ impl Before {
 }
 
 /// A machine that is sampled by a thread until this is dropped.
-pub(crate) struct Watch {
+pub(crate) struct MachineWatch {
     seen: Arc<Mutex<Machine>>,
     /// Nothing is ever sent; when it is dropped, the thread takes the last sample.
     stop: Option<Sender<()>>,
     thread: JoinHandle<()>,
 }
 
-impl Watch {
+impl MachineWatch {
     /// Returns the latest sample of the processors, and the device at that time.
-    pub(crate) fn latest(&self) -> Machine {
-        let seen = lock(&self.seen);
+    pub(crate) fn latest_sample(&self) -> Machine {
+        let seen = lock_machine(&self.seen);
         let latest = seen
             .processors
             .last()
@@ -91,45 +92,45 @@ impl Watch {
 
     /// Returns all samples so far, and the device at the time of the last.
     pub(crate) fn so_far(&self) -> Machine {
-        lock(&self.seen).clone()
+        lock_machine(&self.seen).clone()
     }
 
     /// Takes the last sample.
-    pub(crate) fn stop(&mut self) {
+    pub(crate) fn stop_sampling(&mut self) {
         self.stop = None;
     }
 
     /// Returns all samples.
-    pub(crate) fn finish(mut self) -> Machine {
-        self.stop();
+    pub(crate) fn finish_sampling(mut self) -> Machine {
+        self.stop_sampling();
         let _ = self.thread.join();
-        std::mem::take(&mut lock(&self.seen))
+        std::mem::take(&mut lock_machine(&self.seen))
     }
 }
 
 /// Returns as many of `samples` as are sent to the other end.
-pub(crate) fn stated(samples: &[CpuSample]) -> Vec<CpuSample> {
-    STATED.of(samples.to_vec())
+pub(crate) fn reduce_for_peer(samples: &[CpuSample]) -> Vec<CpuSample> {
+    STATED.reduce_samples(samples.to_vec())
 }
 
 /// Returns as many of `samples`, of either end, as are kept.
-pub(crate) fn kept(samples: Vec<CpuSample>) -> Vec<CpuSample> {
-    KEPT.of(samples)
+pub(crate) fn reduce_for_record(samples: Vec<CpuSample>) -> Vec<CpuSample> {
+    KEPT.reduce_samples(samples)
 }
 
 /// Maximum number of samples, and of times of a processor in all of them.
-struct Bounds {
+struct SampleBounds {
     samples: usize,
     cores: usize,
 }
 
-impl Bounds {
+impl SampleBounds {
     fn is_exceeded_by(&self, samples: &[CpuSample]) -> bool {
         let cores: usize = samples.iter().map(|sample| sample.cores.len()).sum();
         samples.len() > 1 && (samples.len() > self.samples || cores > self.cores)
     }
 
-    fn of(&self, mut samples: Vec<CpuSample>) -> Vec<CpuSample> {
+    fn reduce_samples(&self, mut samples: Vec<CpuSample>) -> Vec<CpuSample> {
         while self.is_exceeded_by(&samples) {
             thin_out_processors(&mut samples);
         }
@@ -137,7 +138,7 @@ impl Bounds {
     }
 }
 
-fn lock(seen: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
+fn lock_machine(seen: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn samples_that_are_sent_or_kept_are_bounded_with_any_number_of_processors() {
         for (count, cores) in [(0, 0), (600, 2), (10_000, 1), (600, 128), (3, 8_192)] {
-            let (stated, kept) = (stated(&samples(count, cores)), kept(samples(count, cores)));
+            let (stated, kept) = (reduce_for_peer(&samples(count, cores)), reduce_for_record(samples(count, cores)));
             assert!(stated.len() <= 240 && kept.len() <= 600);
             assert!(stated.len() <= 1 || stated.len() * cores <= 4_000, "{} × {cores}", stated.len());
             assert_eq!(stated.is_empty(), count == 0);
@@ -171,11 +172,11 @@ mod tests {
     #[test]
     fn a_machine_is_sampled_until_its_watch_ends() {
         let origin = Instant::now();
-        let watch = Before::now(Ipv4Addr::LOCALHOST.into(), None).watch(origin).unwrap();
-        assert!(within(Duration::from_secs(30), || lock(&watch.seen).processors.len() >= 2));
-        let latest = watch.latest();
+        let watch = MachineSampler::from_route(Ipv4Addr::LOCALHOST.into(), None).start_watch(origin).unwrap();
+        assert!(within(Duration::from_secs(30), || lock_machine(&watch.seen).processors.len() >= 2));
+        let latest = watch.latest_sample();
         assert_eq!((latest.processors.len(), latest.device.unwrap().name), (1, "lo".to_owned()));
-        let seen = watch.finish();
+        let seen = watch.finish_sampling();
         assert!(seen.processors.len() >= 3);
         assert!(seen.processors.windows(2).all(|pair| pair[1].at > pair[0].at && pair[1].user >= pair[0].user));
         assert!(seen.device.unwrap().mtu > ByteCount::ZERO);
@@ -183,8 +184,10 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_there_is_not_reported() {
-        let watch = Before::now(Ipv4Addr::LOCALHOST.into(), Some("no-such-device")).watch(Instant::now()).unwrap();
-        let seen = watch.finish();
+        let watch = MachineSampler::from_route(Ipv4Addr::LOCALHOST.into(), Some("no-such-device"))
+            .start_watch(Instant::now())
+            .unwrap();
+        let seen = watch.finish_sampling();
         assert_eq!((seen.device, seen.processors.len()), (None, 1));
     }
 }

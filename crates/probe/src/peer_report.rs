@@ -10,7 +10,7 @@ use crate::machine;
 const MAX_SAMPLES: usize = 4_000;
 
 /// Adds a report of the other end to the earlier ones.
-pub(crate) fn add(report: &mut EndReport, now: EndReport) {
+pub(crate) fn merge_report(report: &mut EndReport, now: EndReport) {
     // A report without a time does not cover the whole test either.
     report.until = Some(now.until.max(report.until).unwrap_or_default());
     report.settings = now.settings.or(report.settings.take());
@@ -25,7 +25,7 @@ pub(crate) fn add(report: &mut EndReport, now: EndReport) {
     let latest = report.processors.last().map(|sample| sample.at);
     if now.processors.first().is_some_and(|sample| latest.is_none_or(|latest| sample.at > latest)) {
         report.processors.extend(now.processors);
-        report.processors = machine::kept(std::mem::take(&mut report.processors));
+        report.processors = machine::reduce_for_record(std::mem::take(&mut report.processors));
     }
     let latest = report.samples.last().map(|sample| sample.at);
     // Snapshots differ in their times.
@@ -77,12 +77,12 @@ mod tests {
             until: Some(Span::ZERO),
             ..EndReport::default()
         };
-        add(&mut report, first.clone());
+        merge_report(&mut report, first.clone());
         assert_eq!(report, first);
         for second in 1..=3 {
             let cpu = Some(Cpu { user: Ratio::new(second as f64), system: Ratio::default() });
             let datagrams = vec![Datagrams { received: second, ..Datagrams::default() }];
-            add(&mut report, EndReport { cpu, datagrams, ..at(second) });
+            merge_report(&mut report, EndReport { cpu, datagrams, ..at(second) });
         }
         assert_eq!((&report.settings, &report.sockets), (&first.settings, &first.sockets));
         assert_eq!(report.cpu.unwrap().user, Ratio::new(3.0));
@@ -94,14 +94,14 @@ mod tests {
     fn the_samples_of_a_long_test_are_bounded_even_if_their_times_repeat() {
         let mut report = EndReport::default();
         for second in 0..20_000 {
-            add(&mut report, at(second));
+            merge_report(&mut report, at(second));
             assert!(report.samples.len() <= MAX_SAMPLES);
         }
         assert!(report.samples.len() > MAX_SAMPLES / 4);
         assert_eq!(report.until, Some(Span::from_secs(19_999)));
         // The same time again and again.
         for _ in 0..10_000 {
-            add(&mut report, at(30_000));
+            merge_report(&mut report, at(30_000));
         }
         assert!(report.samples.len() <= MAX_SAMPLES);
     }

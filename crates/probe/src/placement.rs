@@ -3,18 +3,18 @@
 use std::net::IpAddr;
 
 use fullpipe_host::MachineTree;
-use fullpipe_load::Local;
+use fullpipe_load::LocalEndpoint;
 use fullpipe_record::Placement;
 use fullpipe_sys::output_device;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Moves this thread, and the threads that it starts from now on, to the processors near the device by which packets to
 /// `target` leave. Returns these processors, or the reason if there are none.
-pub(crate) fn go_near(target: IpAddr, local: &Local) -> Placement {
+pub(crate) fn go_near(target: IpAddr, local: &LocalEndpoint) -> Placement {
     let device = local.device.clone().map_or_else(|| output_device(target), Ok);
     let placement = match device {
-        Ok(device) => MachineTree::of_this_host().near(&device),
-        Err(error) => nowhere(format!("the kernel does not say by which device packets leave: {error}")),
+        Ok(device) => MachineTree::of_this_host().device_placement(&device),
+        Err(error) => no_placement(format!("the kernel does not say by which device packets leave: {error}")),
     };
     if placement.processors.is_empty() {
         return placement;
@@ -33,6 +33,6 @@ pub(crate) fn go_near(target: IpAddr, local: &Local) -> Placement {
     }
 }
 
-fn nowhere(why: String) -> Placement {
+fn no_placement(why: String) -> Placement {
     Placement { device: None, node: None, processors: Vec::new(), why_not: Some(why) }
 }

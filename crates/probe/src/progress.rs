@@ -2,19 +2,21 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use fullpipe_load::{Role, Sockets, StorageFailure, StreamCount, StreamTotals, Totals, Transfer};
+use fullpipe_load::{
+    RunningTransfer, SenderSockets, StorageFailure, StreamCount, StreamRole, StreamTotals, TransferTotals,
+};
 use fullpipe_record::{
     Datagrams, Direction, EndReport, Interval, Machine, Request, Sample, StreamInterval, TcpInfo, Transport,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-use crate::machine::Watch;
-use crate::so_far::{Snapshot, StreamSnapshot};
+use crate::machine::MachineWatch;
+use crate::so_far::{StreamSnapshot, TestSnapshot};
 
 /// Counts up to a moment.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Mark {
-    pub(crate) totals: Totals,
+pub(crate) struct CountMark {
+    pub(crate) totals: TransferTotals,
     /// Retransmissions by stream; empty if the kernel does not count them.
     pub(crate) retransmits: Vec<SegCount>,
     /// Bytes that the other end has acknowledged, by stream; empty if the kernel does not count them.
@@ -22,19 +24,19 @@ pub(crate) struct Mark {
 }
 
 /// A transfer and the marks taken of it.
-pub(crate) struct Progress {
-    transfer: Transfer,
+pub(crate) struct CountedTransfer {
+    transfer: RunningTransfer,
     /// The wall clock when it began: it may be set meanwhile.
     wall_start: SystemTime,
     /// Samples of this end's processors and device, if they are wanted.
-    machine: Option<Watch>,
+    machine: Option<MachineWatch>,
     request: Request,
     /// Direction of each stream, seen from this end.
     ways: Vec<Direction>,
-    started: Mark,
-    omitted: Option<Mark>,
-    interval: Mark,
-    boundaries: Boundaries,
+    started: CountMark,
+    omitted: Option<CountMark>,
+    interval: CountMark,
+    boundaries: IntervalBoundaries,
     /// Set if this end lets its senders end by themselves once they have sent the bytes of the request.
     limits_bytes: bool,
     /// Bytes received at the latest update, and the time at which they last grew.
@@ -42,11 +44,11 @@ pub(crate) struct Progress {
     /// Bytes that the other end has acknowledged, and the time at which they last grew, in a test
     /// of a number of bytes over TCP.
     acknowledged: (ByteCount, Span),
-    ended: Option<Mark>,
+    ended: Option<CountMark>,
 }
 
 /// Ends of the intervals, at whole multiples of their length, so that late updates do not add up.
-struct Boundaries {
+struct IntervalBoundaries {
     length: Span,
     /// The time from which they are counted: the end of the omitted time, once it is over.
     from: Span,
@@ -54,7 +56,7 @@ struct Boundaries {
 }
 
 /// A transfer that is over, with the marks between which it was counted.
-pub(crate) struct Finished {
+pub(crate) struct FinishedTransfer {
     /// Time at which its data began to flow.
     pub(crate) origin: Instant,
     /// Time at which its data began to flow, by the wall clock.
@@ -62,9 +64,9 @@ pub(crate) struct Finished {
     /// Direction of each stream, seen from this end.
     pub(crate) ways: Vec<Direction>,
     /// Mark at which counting began.
-    pub(crate) from: Mark,
+    pub(crate) from: CountMark,
     /// Mark at which counting ended.
-    pub(crate) to: Mark,
+    pub(crate) to: CountMark,
     /// Totals of the streams, including the omitted time.
     pub(crate) rest: StreamTotals,
     /// Samples of the processors and the device of this end.
@@ -75,16 +77,21 @@ pub(crate) struct Finished {
 /// complete.
 const SILENCE: Span = Span::from_secs(2);
 
-impl Progress {
+impl CountedTransfer {
     /// Returns the progress of `transfer`. `ways` has the direction of each stream, seen from this end:
     /// [`Direction::Upload`] sends.
-    pub(crate) fn new(transfer: Transfer, machine: Option<Watch>, request: Request, ways: Vec<Direction>) -> Self {
-        let started = Mark {
-            totals: Totals { at: Span::ZERO, streams: vec![StreamCount::default(); ways.len()] },
+    pub(crate) fn new(
+        transfer: RunningTransfer,
+        machine: Option<MachineWatch>,
+        request: Request,
+        ways: Vec<Direction>,
+    ) -> Self {
+        let started = CountMark {
+            totals: TransferTotals { at: Span::ZERO, streams: vec![StreamCount::default(); ways.len()] },
             retransmits: vec![SegCount::ZERO; ways.len()],
             acknowledged: vec![ByteCount::ZERO; ways.len()],
         };
-        let boundaries = Boundaries::new(request.interval, Span::ZERO);
+        let boundaries = IntervalBoundaries::new(request.interval, Span::ZERO);
         Self {
             wall_start: SystemTime::now() - transfer.origin().elapsed(),
             transfer,
@@ -120,13 +127,13 @@ impl Progress {
     }
 
     /// Returns the totals so far.
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn transfer_totals(&self) -> TransferTotals {
         self.transfer.totals()
     }
 
     /// Returns a sample of each TCP stream as it is now.
-    pub(crate) fn samples(&self) -> Vec<Sample> {
-        self.transfer.snapshot()
+    pub(crate) fn current_samples(&self) -> Vec<Sample> {
+        self.transfer.sample_now()
     }
 
     /// Returns why the file of this end could not be read or written, if that is so.
@@ -137,25 +144,25 @@ impl Progress {
     /// Returns the report of this end up to now, with one snapshot of each TCP stream and one sample of the processors.
     /// Datagrams are counted from the end of the omitted time, once it is over.
     pub(crate) fn so_far(&self) -> EndReport {
-        let samples = self.transfer.snapshot();
-        let totals = self.totals();
+        let samples = self.transfer.sample_now();
+        let totals = self.transfer_totals();
         let from = self.omitted.as_ref().unwrap_or(&self.started);
-        let counts = counts(&from.totals, &totals);
-        let machine = self.machine.as_ref().map(Watch::latest).unwrap_or_default();
+        let counts = counts_between(&from.totals, &totals);
+        let machine = self.machine.as_ref().map(MachineWatch::latest_sample).unwrap_or_default();
         EndReport {
             processors: machine.processors,
             device: machine.device,
-            cpu: self.transfer.cpu(),
+            cpu: self.transfer.cpu_time(),
             samples,
-            datagrams: datagrams(&counts, &self.ways, self.request.transport),
+            datagrams: received_datagrams(&counts, &self.ways, self.request.transport),
             until: Some(totals.at),
             ..EndReport::default()
         }
     }
 
     /// Returns the counts now: those of the latest sample of each stream, or else what was written and read.
-    pub(crate) fn snapshot(&self, echo_rtt: Option<Span>) -> Snapshot {
-        let (latest, totals) = (self.transfer.latest(), self.transfer.totals());
+    pub(crate) fn test_snapshot(&self, echo_rtt: Option<Span>) -> TestSnapshot {
+        let (latest, totals) = (self.transfer.latest_samples(), self.transfer.totals());
         let is_sampled = latest.len() == self.ways.len();
         let bytes = |index: usize, way: Direction| match latest.get(index).filter(|_| is_sampled) {
             Some(sample) if way == Direction::Upload => sample.tcp.bytes_acked.unwrap_or(sample.bytes),
@@ -163,7 +170,7 @@ impl Progress {
             None => totals.streams[index].bytes,
         };
         let streams = self.ways.iter().enumerate();
-        Snapshot {
+        TestSnapshot {
             at: latest.first().filter(|_| is_sampled).map_or(totals.at, |sample| sample.at),
             rtt: echo_rtt.or_else(|| latest.first()?.tcp.rtt),
             streams: streams.map(|(index, &way)| StreamSnapshot { direction: way, bytes: bytes(index, way) }).collect(),
@@ -171,36 +178,36 @@ impl Progress {
     }
 
     /// Returns the transfer as if it ended now, with at most `most` samples.
-    pub(crate) fn so_far_finished(&self, most: usize) -> Finished {
-        let to = self.mark();
+    pub(crate) fn so_far_finished(&self, most: usize) -> FinishedTransfer {
+        let to = self.take_mark();
         let rest = StreamTotals {
             totals: to.totals.clone(),
-            samples: self.transfer.samples(most),
-            sent_on: Sockets::default(),
-            cpu: self.transfer.cpu(),
+            samples: self.transfer.samples_within(most),
+            sent_on: SenderSockets::default(),
+            cpu: self.transfer.cpu_time(),
             storage: None,
             failures: Vec::new(),
             notes: Vec::new(),
         };
-        Finished {
+        FinishedTransfer {
             origin: self.transfer.origin(),
             wall_start: self.wall_start,
             ways: self.ways.clone(),
             from: self.omitted.clone().unwrap_or_else(|| to.clone()),
             to,
             rest,
-            machine: self.machine.as_ref().map(Watch::so_far).unwrap_or_default(),
+            machine: self.machine.as_ref().map(MachineWatch::so_far).unwrap_or_default(),
         }
     }
 
     /// Returns the mean rate so far, of all streams together.
-    pub(crate) fn rate(&self) -> BitRate {
+    pub(crate) fn mean_rate(&self) -> BitRate {
         let totals = self.transfer.totals();
-        BitRate::of(totals.streams.iter().map(|count| count.bytes).sum(), totals.at)
+        BitRate::from_bytes_in(totals.streams.iter().map(|count| count.bytes).sum(), totals.at)
     }
 
     /// Marks the end of the omitted time, and returns the intervals that have passed, one for each direction.
-    pub(crate) fn update(&mut self) -> Vec<Interval> {
+    pub(crate) fn take_passed_intervals(&mut self) -> Vec<Interval> {
         let elapsed: Span = self.origin().elapsed().into();
         self.note_arrivals();
         self.note_acknowledgements(elapsed);
@@ -210,7 +217,7 @@ impl Progress {
         if self.ended.is_some() {
             return Vec::new();
         }
-        match self.boundaries.passed(elapsed) {
+        match self.boundaries.passed_boundary(elapsed) {
             Some(boundary) => self.close_intervals(boundary),
             None => Vec::new(),
         }
@@ -222,11 +229,11 @@ impl Progress {
             self.omitted = Some(self.started.clone());
             return Vec::new();
         }
-        self.omitted = Some(self.mark());
+        self.omitted = Some(self.take_mark());
         if let Some(bytes) = self.request.bytes.filter(|_| self.limits_bytes) {
-            self.transfer.limit(bytes);
+            self.transfer.limit_bytes(bytes);
         }
-        self.boundaries = Boundaries::new(self.request.interval, self.request.omit);
+        self.boundaries = IntervalBoundaries::new(self.request.interval, self.request.omit);
         let rest = elapsed.saturating_sub(self.interval.totals.at);
         let closes = self.ended.is_none() && self.request.interval > Span::ZERO && self.is_long_enough(rest);
         if closes { self.close_intervals(self.request.omit) } else { Vec::new() }
@@ -237,7 +244,7 @@ impl Progress {
         if !self.ways.contains(&Direction::Download) {
             return;
         }
-        let arrived = self.arrived();
+        let arrived = self.arrived_bytes();
         if arrived > self.arrivals.0 {
             self.arrivals = (arrived, self.origin().elapsed().into());
         }
@@ -246,7 +253,7 @@ impl Progress {
     /// Notes what the other end has acknowledged at `elapsed`, if that decides when the transfer ends.
     fn note_acknowledgements(&mut self, elapsed: Span) {
         if self.request.bytes.is_some() && self.ways.contains(&Direction::Upload) {
-            let acknowledged = self.transfer.latest().iter().filter_map(|sample| sample.tcp.bytes_acked).sum();
+            let acknowledged = self.transfer.latest_samples().iter().filter_map(|sample| sample.tcp.bytes_acked).sum();
             let is_quiet = elapsed.saturating_sub(self.acknowledged.1) >= Span::from_secs(1);
             // At a low rate there may be nothing to acknowledge for long.
             if acknowledged > self.acknowledged.0 || (is_quiet && self.transfer.is_drained()) {
@@ -264,7 +271,7 @@ impl Progress {
         let elapsed: Span = self.origin().elapsed().into();
         match self.request.bytes {
             None => elapsed >= self.request.omit + self.request.duration || self.transfer.is_over(),
-            Some(wanted) => self.request.directions().iter().all(|way| match way {
+            Some(wanted) => self.request.data_directions().iter().all(|way| match way {
                 Direction::Upload | Direction::Both => self.transfer.has_sent_all() && self.transfer.is_drained(),
                 Direction::Download => self.has_received(wanted, elapsed),
             }),
@@ -272,7 +279,7 @@ impl Progress {
     }
 
     /// Returns the time for which nothing has arrived; zero if this end does not receive.
-    pub(crate) fn silence(&self) -> Span {
+    pub(crate) fn receive_silence(&self) -> Span {
         self.time_since(self.arrivals.1, self.ways.contains(&Direction::Download))
     }
 
@@ -294,22 +301,22 @@ impl Progress {
         let (arrived, at) = self.arrivals;
         let is_udp = self.request.transport == Transport::Udp;
         let silent = is_udp && arrived > ByteCount::ZERO && elapsed.saturating_sub(at) >= SILENCE;
-        self.counted() >= wanted || silent || self.transfer.is_over()
+        self.counted_bytes() >= wanted || silent || self.transfer.is_over()
     }
 
     /// Returns the bytes that have arrived since the omitted time; none before its end.
-    pub(crate) fn counted(&self) -> ByteCount {
+    pub(crate) fn counted_bytes(&self) -> ByteCount {
         let omitted = self.omitted.as_ref().map(|mark| self.received_of(&mark.totals));
-        omitted.map_or(ByteCount::ZERO, |omitted| self.arrived().saturating_sub(omitted))
+        omitted.map_or(ByteCount::ZERO, |omitted| self.arrived_bytes().saturating_sub(omitted))
     }
 
     /// Returns the bytes that have arrived.
-    fn arrived(&self) -> ByteCount {
+    fn arrived_bytes(&self) -> ByteCount {
         self.received_of(&self.transfer.totals())
     }
 
     /// Returns the bytes of `totals` that arrived at this end.
-    fn received_of(&self, totals: &Totals) -> ByteCount {
+    fn received_of(&self, totals: &TransferTotals) -> ByteCount {
         let received = totals.streams.iter().zip(&self.ways).filter(|(_, way)| **way == Direction::Download);
         received.map(|(count, _)| count.bytes).sum()
     }
@@ -321,12 +328,12 @@ impl Progress {
 
     /// Marks the end and stops sending. Returns the last intervals, unless they are too short; nothing if the end was
     /// marked before.
-    pub(crate) fn end(&mut self) -> Vec<Interval> {
+    pub(crate) fn end_transfer(&mut self) -> Vec<Interval> {
         if self.has_ended() {
             return Vec::new();
         }
         self.note_arrivals();
-        let mut mark = self.mark();
+        let mut mark = self.take_mark();
         let only_receives = self.ways.iter().all(|way| *way == Direction::Download);
         if self.request.bytes.is_some() && only_receives && self.arrivals.1 > Span::ZERO {
             // Then followed what was waited for in vain.
@@ -336,7 +343,7 @@ impl Progress {
         let last = if self.is_long_enough(rest) { self.close_intervals(mark.totals.at) } else { Vec::new() };
         self.transfer.stop_sending();
         if let Some(machine) = &mut self.machine {
-            machine.stop();
+            machine.stop_sampling();
         }
         self.ended = Some(mark);
         last
@@ -362,33 +369,34 @@ impl Progress {
     }
 
     /// Ends the transfer and returns its counts.
-    pub(crate) fn finish(mut self) -> Finished {
+    pub(crate) fn finish(mut self) -> FinishedTransfer {
         if self.ended.is_none() {
-            self.end();
+            self.end_transfer();
         }
         let mut to = self.ended.unwrap_or_else(|| self.started.clone());
         // In a transfer that ended within its omitted time, nothing counts.
         let from = self.omitted.unwrap_or_else(|| to.clone());
-        let (origin, rest) = (self.transfer.origin(), self.transfer.finish());
-        let machine = self.machine.map(Watch::finish).unwrap_or_default();
+        let (origin, rest) = (self.transfer.origin(), self.transfer.finish_transfer());
+        let machine = self.machine.map(MachineWatch::finish_sampling).unwrap_or_default();
         if self.request.bytes.is_some() {
             // Such a test ends by bytes and not by the clock: the other end may receive the last ones before they are
             // counted here.
             let ends = to.totals.streams.iter_mut().zip(&rest.totals.streams).zip(&self.ways);
-            ends.filter(|(_, way)| role(**way) == Role::Sender).for_each(|((end, written), _)| *end = *written);
+            ends.filter(|(_, way)| stream_role(**way) == StreamRole::Sender)
+                .for_each(|((end, written), _)| *end = *written);
         }
-        Finished { origin, wall_start: self.wall_start, ways: self.ways, from, to, rest, machine }
+        FinishedTransfer { origin, wall_start: self.wall_start, ways: self.ways, from, to, rest, machine }
     }
 
-    fn mark(&self) -> Mark {
-        self.mark_with(&self.transfer.snapshot())
+    fn take_mark(&self) -> CountMark {
+        self.mark_with(&self.transfer.sample_now())
     }
 
     /// Returns a mark of this moment, in which `samples` were taken: kept ones come less and less often.
-    fn mark_with(&self, samples: &[Sample]) -> Mark {
+    fn mark_with(&self, samples: &[Sample]) -> CountMark {
         let retransmits: Option<_> = samples.iter().map(|sample| sample.tcp.total_retrans).collect();
         let acknowledged: Option<_> = samples.iter().map(|sample| sample.tcp.bytes_acked).collect();
-        Mark {
+        CountMark {
             totals: self.transfer.totals(),
             retransmits: retransmits.unwrap_or_default(),
             acknowledged: acknowledged.unwrap_or_default(),
@@ -397,7 +405,7 @@ impl Progress {
 
     /// Returns the intervals that end at `boundary`; they end now, which is a little later.
     fn close_intervals(&mut self, boundary: Span) -> Vec<Interval> {
-        let latest = self.transfer.snapshot();
+        let latest = self.transfer.sample_now();
         let now = self.mark_with(&latest);
         let before = std::mem::replace(&mut self.interval, now.clone());
         let streams: Vec<StreamInterval> =
@@ -406,13 +414,13 @@ impl Progress {
         let interval = |way| {
             let streams = streams.iter().zip(&self.ways).filter(|(_, its)| **its == way);
             let streams: Vec<StreamInterval> = streams.map(|(stream, _)| stream.clone()).collect();
-            combined(way, &before, &now, streams, boundary <= self.request.omit)
+            combined_interval(way, &before, &now, streams, boundary <= self.request.omit)
         };
         ways.map(interval).collect()
     }
 
-    fn stream_interval(&self, index: usize, before: &Mark, now: &Mark, latest: &[Sample]) -> StreamInterval {
-        let count = now.totals.streams[index].since(&before.totals.streams[index]);
+    fn stream_interval(&self, index: usize, before: &CountMark, now: &CountMark, latest: &[Sample]) -> StreamInterval {
+        let count = now.totals.streams[index].counts_since(&before.totals.streams[index]);
         let sends = self.ways[index] == Direction::Upload;
         let is_udp = self.request.transport == Transport::Udp;
         let retransmits = now.retransmits.get(index).zip(before.retransmits.get(index));
@@ -431,10 +439,10 @@ impl Progress {
 }
 
 /// Returns the role of this end in a stream of direction `way`, seen from here.
-pub(crate) fn role(way: Direction) -> Role {
+pub(crate) fn stream_role(way: Direction) -> StreamRole {
     match way {
-        Direction::Upload | Direction::Both => Role::Sender,
-        Direction::Download => Role::Receiver,
+        Direction::Upload | Direction::Both => StreamRole::Sender,
+        Direction::Download => StreamRole::Receiver,
     }
 }
 
@@ -445,7 +453,13 @@ pub(crate) fn all_broke(rest: &StreamTotals) -> Option<String> {
 }
 
 /// Returns the interval of all streams of one direction together.
-fn combined(way: Direction, before: &Mark, now: &Mark, streams: Vec<StreamInterval>, omitted: bool) -> Interval {
+fn combined_interval(
+    way: Direction,
+    before: &CountMark,
+    now: &CountMark,
+    streams: Vec<StreamInterval>,
+    omitted: bool,
+) -> Interval {
     let bytes = streams.iter().map(|stream| stream.bytes).sum();
     let span = now.totals.at.saturating_sub(before.totals.at);
     let window = |stream: &StreamInterval| stream.tcp.as_deref().and_then(TcpInfo::congestion_window);
@@ -454,7 +468,7 @@ fn combined(way: Direction, before: &Mark, now: &Mark, streams: Vec<StreamInterv
         from: before.totals.at,
         to: now.totals.at,
         bytes,
-        rate: BitRate::of(bytes, span),
+        rate: BitRate::from_bytes_in(bytes, span),
         retransmits: streams.iter().map(|stream| stream.retransmits).sum(),
         rtt: streams.first().and_then(|stream| stream.tcp.as_ref()?.rtt),
         echo_rtt: None,
@@ -466,14 +480,14 @@ fn combined(way: Direction, before: &Mark, now: &Mark, streams: Vec<StreamInterv
     }
 }
 
-impl Boundaries {
+impl IntervalBoundaries {
     fn new(length: Span, from: Span) -> Self {
         Self { length, from, next: from + length }
     }
 
     /// Returns the latest boundary up to `elapsed`, once. Intervals without a length have none: only the whole test is
     /// reported.
-    fn passed(&mut self, elapsed: Span) -> Option<Span> {
+    fn passed_boundary(&mut self, elapsed: Span) -> Option<Span> {
         if self.length == Span::ZERO || elapsed < self.next {
             return None;
         }
@@ -484,40 +498,40 @@ impl Boundaries {
     }
 }
 
-impl Finished {
+impl FinishedTransfer {
     /// Returns the time over which was counted.
     pub(crate) fn duration(&self) -> Span {
         self.to.totals.at.saturating_sub(self.from.totals.at)
     }
 
     /// Returns the counts of each stream.
-    pub(crate) fn counts(&self) -> Vec<StreamCount> {
-        counts(&self.from.totals, &self.to.totals)
+    pub(crate) fn stream_counts(&self) -> Vec<StreamCount> {
+        counts_between(&self.from.totals, &self.to.totals)
     }
 
     /// Returns the retransmissions of each stream; empty if unknown.
-    pub(crate) fn retransmits(&self) -> Vec<SegCount> {
-        differences(&self.from.retransmits, &self.to.retransmits, SegCount::saturating_sub)
+    pub(crate) fn stream_retransmits(&self) -> Vec<SegCount> {
+        pairwise_differences(&self.from.retransmits, &self.to.retransmits, SegCount::saturating_sub)
     }
 
     /// Returns the bytes of each stream that the other end acknowledged; empty if unknown.
     pub(crate) fn acknowledged_bytes(&self) -> Vec<ByteCount> {
-        differences(&self.from.acknowledged, &self.to.acknowledged, ByteCount::saturating_sub)
+        pairwise_differences(&self.from.acknowledged, &self.to.acknowledged, ByteCount::saturating_sub)
     }
 
     /// Returns the counts of each stream that was received as datagrams.
-    pub(crate) fn datagrams(&self, transport: Transport) -> Vec<Datagrams> {
-        datagrams(&self.counts(), &self.ways, transport)
+    pub(crate) fn stream_datagrams(&self, transport: Transport) -> Vec<Datagrams> {
+        received_datagrams(&self.stream_counts(), &self.ways, transport)
     }
 }
 
 /// Returns the counts of each stream between two moments.
-fn counts(from: &Totals, to: &Totals) -> Vec<StreamCount> {
-    differences(&from.streams, &to.streams, |to, from| to.since(&from))
+fn counts_between(from: &TransferTotals, to: &TransferTotals) -> Vec<StreamCount> {
+    pairwise_differences(&from.streams, &to.streams, |to, from| to.counts_since(&from))
 }
 
 /// Returns the counts of each stream that is received as datagrams.
-fn datagrams(counts: &[StreamCount], ways: &[Direction], transport: Transport) -> Vec<Datagrams> {
+fn received_datagrams(counts: &[StreamCount], ways: &[Direction], transport: Transport) -> Vec<Datagrams> {
     let received = counts.iter().zip(ways).filter(|(_, way)| **way == Direction::Download);
     match transport {
         Transport::Tcp => Vec::new(),
@@ -525,14 +539,14 @@ fn datagrams(counts: &[StreamCount], ways: &[Direction], transport: Transport) -
     }
 }
 
-fn differences<T: Copy>(from: &[T], to: &[T], less: impl Fn(T, T) -> T) -> Vec<T> {
+fn pairwise_differences<T: Copy>(from: &[T], to: &[T], less: impl Fn(T, T) -> T) -> Vec<T> {
     to.iter().zip(from).map(|(&to, &from)| less(to, from)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_load::{Channel, Lane, TransferPlan};
+    use fullpipe_load::{PlannedStream, StreamChannel, TransferPlan};
     use std::net::{TcpListener, TcpStream};
 
     /// A test of a number of bytes at a very low rate once ended after two minutes without an acknowledgement.
@@ -544,11 +558,12 @@ mod tests {
             let _unread = listener.accept().unwrap();
             let block = ByteCount::new(1_000);
             let request = Request { bytes: Some(ByteCount::from_mib(1024)), block, rate, ..Request::default() };
-            let lane = Lane { channel: Channel::Tcp(sender), role: Role::Sender };
-            let transfer = Transfer::start(vec![lane], TransferPlan::of(&request, None)).unwrap();
-            let mut progress = Progress::new(transfer, None, request, vec![Direction::Upload]);
+            let lane = PlannedStream { channel: StreamChannel::Tcp(sender), role: StreamRole::Sender };
+            let transfer =
+                RunningTransfer::start_transfer(vec![lane], TransferPlan::from_request(&request, None)).unwrap();
+            let mut progress = CountedTransfer::new(transfer, None, request, vec![Direction::Upload]);
             while progress.origin().elapsed() < Duration::from_secs(3) {
-                progress.update();
+                progress.take_passed_intervals();
                 std::thread::sleep(Duration::from_millis(10));
             }
             progress.time_without_acknowledgement()
@@ -559,31 +574,31 @@ mod tests {
 
     #[test]
     fn late_updates_do_not_move_the_boundaries() {
-        let mut boundaries = Boundaries::new(Span::from_secs(1), Span::ZERO);
+        let mut boundaries = IntervalBoundaries::new(Span::from_secs(1), Span::ZERO);
         let passed: Vec<Span> =
-            (0..1_000).filter_map(|update| boundaries.passed(Span::from_millis(update * 13))).collect();
+            (0..1_000).filter_map(|update| boundaries.passed_boundary(Span::from_millis(update * 13))).collect();
         assert_eq!(passed, (1..=12).map(Span::from_secs).collect::<Vec<_>>());
     }
 
     #[test]
     fn boundaries_between_two_updates_count_once() {
-        let mut boundaries = Boundaries::new(Span::from_secs(1), Span::ZERO);
-        assert_eq!(boundaries.passed(Span::from_millis(3_400)), Some(Span::from_secs(3)));
-        assert_eq!(boundaries.passed(Span::from_millis(3_900)), None);
-        assert_eq!(boundaries.passed(Span::from_secs(4)), Some(Span::from_secs(4)));
+        let mut boundaries = IntervalBoundaries::new(Span::from_secs(1), Span::ZERO);
+        assert_eq!(boundaries.passed_boundary(Span::from_millis(3_400)), Some(Span::from_secs(3)));
+        assert_eq!(boundaries.passed_boundary(Span::from_millis(3_900)), None);
+        assert_eq!(boundaries.passed_boundary(Span::from_secs(4)), Some(Span::from_secs(4)));
     }
 
     #[test]
     fn intervals_of_no_length_never_end() {
-        let mut boundaries = Boundaries::new(Span::ZERO, Span::ZERO);
-        assert_eq!(boundaries.passed(Span::from_secs(9)), None);
+        let mut boundaries = IntervalBoundaries::new(Span::ZERO, Span::ZERO);
+        assert_eq!(boundaries.passed_boundary(Span::from_secs(9)), None);
     }
 
     #[test]
     fn intervals_begin_where_the_omitted_time_ends() {
-        let mut boundaries = Boundaries::new(Span::from_secs(2), Span::from_secs(1));
-        assert_eq!(boundaries.passed(Span::from_millis(2_900)), None);
-        assert_eq!(boundaries.passed(Span::from_millis(3_010)), Some(Span::from_secs(3)));
-        assert_eq!(boundaries.passed(Span::from_millis(7_500)), Some(Span::from_secs(7)));
+        let mut boundaries = IntervalBoundaries::new(Span::from_secs(2), Span::from_secs(1));
+        assert_eq!(boundaries.passed_boundary(Span::from_millis(2_900)), None);
+        assert_eq!(boundaries.passed_boundary(Span::from_millis(3_010)), Some(Span::from_secs(3)));
+        assert_eq!(boundaries.passed_boundary(Span::from_millis(7_500)), Some(Span::from_secs(7)));
     }
 }

@@ -1,41 +1,41 @@
 //! The results of this end in the form that is sent to the other end, and the summaries of both.
 
-use fullpipe_iperf::{DatagramCounts, Results, ServerOutput, StreamResult};
+use fullpipe_iperf::{DatagramCounts, ServerOutput, StreamResult, TestResults};
 use fullpipe_load::StreamCount;
 use fullpipe_record::{Datagrams, Direction, EndReport, SocketReadback, StreamSummary, Summary, Transport};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::progress::Finished;
+use crate::progress::FinishedTransfer;
 
 /// Returns the results of a transfer that is over, without the fields that only fullpipe reads.
-pub(crate) fn results_of(finished: &Finished, sockets: &[SocketReadback]) -> Results {
-    Results {
+pub(crate) fn results_of(finished: &FinishedTransfer, sockets: &[SocketReadback]) -> TestResults {
+    TestResults {
         cpu: finished.rest.cpu.unwrap_or_default(),
         congestion: sockets.first().map(|socket| socket.congestion.clone()).filter(|name| !name.is_empty()),
         streams: (0..finished.ways.len()).map(|index| stream_result(finished, index)).collect(),
-        ..Results::default()
+        ..TestResults::default()
     }
 }
 
-fn stream_result(finished: &Finished, index: usize) -> StreamResult {
+fn stream_result(finished: &FinishedTransfer, index: usize) -> StreamResult {
     let (from, to) = (&finished.from.totals.streams[index], &finished.to.totals.streams[index]);
     let sends = finished.ways[index] == Direction::Upload;
     StreamResult {
         stream: index as u16,
-        bytes: to.since(from).bytes,
-        retransmits: finished.retransmits().get(index).copied().filter(|_| sends),
+        bytes: to.counts_since(from).bytes,
+        retransmits: finished.stream_retransmits().get(index).copied().filter(|_| sends),
         from: Span::ZERO,
         to: finished.duration(),
         datagrams: if sends {
-            DatagramCounts::sent(to.datagrams_sent, from.datagrams_sent)
+            DatagramCounts::from_sender(to.datagrams_sent, from.datagrams_sent)
         } else {
-            DatagramCounts::received(&to.datagrams, &from.datagrams)
+            DatagramCounts::from_receiver(&to.datagrams, &from.datagrams)
         },
     }
 }
 
 /// Returns the report of an end from results without fullpipe's own fields.
-pub(crate) fn as_stated(results: &Results) -> EndReport {
+pub(crate) fn as_stated(results: &TestResults) -> EndReport {
     let output = results.server_output.clone().map(|output| match output {
         ServerOutput::Text(text) | ServerOutput::Json(text) => text,
     });
@@ -45,20 +45,24 @@ pub(crate) fn as_stated(results: &Results) -> EndReport {
 }
 
 /// Returns the counts of both ends, stream by stream. Directions are as this end sees them.
-pub(crate) fn stream_summaries(finished: &Finished, theirs: &Results, transport: Transport) -> Vec<StreamSummary> {
-    let both = Both { finished, theirs, transport };
-    (0..finished.ways.len()).map(|index| both.stream(index)).collect()
+pub(crate) fn stream_summaries(
+    finished: &FinishedTransfer,
+    theirs: &TestResults,
+    transport: Transport,
+) -> Vec<StreamSummary> {
+    let both = MergedResults { finished, theirs, transport };
+    (0..finished.ways.len()).map(|index| both.stream_summary(index)).collect()
 }
 
 /// Returns the sum of all streams of one direction, over `duration`.
-pub(crate) fn total(way: Direction, streams: &[StreamSummary], duration: Span) -> Summary {
+pub(crate) fn direction_summary(way: Direction, streams: &[StreamSummary], duration: Span) -> Summary {
     let of_way = || streams.iter().filter(|stream| stream.direction == way);
     let received: ByteCount = of_way().map(|stream| stream.received).sum();
     Summary {
         duration,
         sent: of_way().map(|stream| stream.sent).sum(),
         received,
-        rate: BitRate::of(received, duration),
+        rate: BitRate::from_bytes_in(received, duration),
         retransmits: of_way().map(|stream| stream.retransmits).sum(),
         steady: None,
         datagrams_sent: of_way().map(|stream| stream.datagrams_sent).sum(),
@@ -67,17 +71,17 @@ pub(crate) fn total(way: Direction, streams: &[StreamSummary], duration: Span) -
 }
 
 /// The counts of both ends.
-struct Both<'t> {
-    finished: &'t Finished,
-    theirs: &'t Results,
+struct MergedResults<'t> {
+    finished: &'t FinishedTransfer,
+    theirs: &'t TestResults,
     transport: Transport,
 }
 
-impl Both<'_> {
-    fn stream(&self, index: usize) -> StreamSummary {
+impl MergedResults<'_> {
+    fn stream_summary(&self, index: usize) -> StreamSummary {
         let way = self.finished.ways[index];
         let sends = way == Direction::Upload;
-        let here = self.finished.counts()[index];
+        let here = self.finished.stream_counts()[index];
         let there = self.theirs.streams.iter().find(|result| usize::from(result.stream) == index);
         let counted = there.map(|result| result.bytes);
         let (sent, received) = if sends {
@@ -87,7 +91,7 @@ impl Both<'_> {
             (counted.unwrap_or_default(), here.bytes)
         };
         let retransmits = if sends {
-            self.finished.retransmits().get(index).copied()
+            self.finished.stream_retransmits().get(index).copied()
         } else {
             there.and_then(|result| result.retransmits)
         };
@@ -99,12 +103,12 @@ impl Both<'_> {
             received,
             retransmits,
             datagrams_sent: if is_udp { datagrams_sent(sends, here, there) } else { None },
-            datagrams: if is_udp { self.datagrams(index, sends, here, there) } else { None },
+            datagrams: if is_udp { self.receiver_datagrams(index, sends, here, there) } else { None },
         }
     }
 
     /// Returns the counts of the receiver: exact if it is fullpipe, in the way of iperf3 if it is iperf3.
-    fn datagrams(
+    fn receiver_datagrams(
         &self,
         index: usize,
         sends: bool,
@@ -128,5 +132,5 @@ impl Both<'_> {
 }
 
 fn datagrams_sent(sends: bool, here: StreamCount, there: Option<&StreamResult>) -> Option<u64> {
-    if sends { Some(here.datagrams_sent) } else { Some(there?.datagrams.counted().packets) }
+    if sends { Some(here.datagrams_sent) } else { Some(there?.datagrams.counted_datagrams().packets) }
 }

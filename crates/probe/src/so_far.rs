@@ -16,7 +16,7 @@ pub(crate) const SO_FAR_SAMPLES: usize = 2_000;
 
 /// The counts of a test under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct TestSnapshot {
     /// Time of the counts, since data began to flow.
     pub at: Span,
     /// Last round-trip time of an echo request, or the kernel's estimate for the first connection if none was answered.
@@ -35,7 +35,7 @@ pub struct StreamSnapshot {
 }
 
 /// Schedule of the reports on a test under way, and what a measurement of it needs from before the test.
-pub(crate) struct Schedule {
+pub(crate) struct ReportSchedule {
     /// The load that was asked for.
     pub(crate) asked: Request,
     /// Time of the first connection attempt.
@@ -46,7 +46,7 @@ pub(crate) struct Schedule {
     next_so_far: Span,
 }
 
-impl Schedule {
+impl ReportSchedule {
     pub(crate) fn new(asked: &Request, begun: Instant, settings: &HostSettings) -> Self {
         let (next_snapshot, next_so_far) = (SNAPSHOT_PERIOD, SO_FAR_PERIOD);
         Self { asked: asked.clone(), begun, settings: settings.clone(), next_snapshot, next_so_far }
@@ -54,7 +54,7 @@ impl Schedule {
 
     /// Returns two marks, true if a snapshot and if a measurement is due, `elapsed` after data
     /// began to flow.
-    pub(crate) fn due(&mut self, elapsed: Span) -> (bool, bool) {
+    pub(crate) fn take_due(&mut self, elapsed: Span) -> (bool, bool) {
         let snapshot = is_due(&mut self.next_snapshot, SNAPSHOT_PERIOD, elapsed);
         (snapshot, is_due(&mut self.next_so_far, SO_FAR_PERIOD, elapsed))
     }

@@ -10,8 +10,8 @@ use std::net::{SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket}
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use fullpipe_iperf::{Cookie, direction_of, udp};
-use fullpipe_load::{Channel, Local, prepare, prepare_udp};
+use fullpipe_iperf::{TestCookie, direction_of, udp};
+use fullpipe_load::{LocalEndpoint, StreamChannel, prepare_socket, prepare_udp};
 use fullpipe_record::{Direction, Handshake, Request, TcpInfo, Transport};
 use fullpipe_route::{SynAckSniffer, first_window};
 use fullpipe_units::{ByteCount, SegCount, Span};
@@ -48,7 +48,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A data connection that is open.
 pub(crate) struct OpenStream {
-    pub(crate) channel: Channel,
+    pub(crate) channel: StreamChannel,
     /// Window and options of the server's SYN-ACK; `None` with UDP.
     pub(crate) handshake: Option<Handshake>,
 }
@@ -57,8 +57,8 @@ pub(crate) struct OpenStream {
 pub(crate) struct StreamOpener<'t> {
     pub(crate) address: SocketAddr,
     pub(crate) request: &'t Request,
-    pub(crate) local: &'t Local,
-    pub(crate) cookie: Cookie,
+    pub(crate) local: &'t LocalEndpoint,
+    pub(crate) cookie: TestCookie,
     /// Time for one connection to be established, and for its cookie to be acknowledged.
     pub(crate) timeout: Duration,
     /// Round-trip time of the control connection, if known.
@@ -72,15 +72,15 @@ impl StreamOpener<'_> {
     ///
     /// # Errors
     /// Fails if one cannot be established in its time, or this host refuses an option.
-    pub(crate) async fn open(&self, count: u16) -> Result<Vec<OpenStream>, ProbeError> {
+    pub(crate) async fn open_streams(&self, count: u16) -> Result<Vec<OpenStream>, ProbeError> {
         let mut open = Vec::with_capacity(count.into());
-        for group in self.groups(count) {
+        for group in self.stream_groups(count) {
             if let Some(before) = open.len().checked_sub(1) {
                 self.until_taken(&open[..=before]).await?;
             }
             let streams = match self.request.transport {
-                Transport::Tcp => self.connections(group).await?,
-                Transport::Udp => self.flows(group).await?,
+                Transport::Tcp => self.open_tcp_streams(group).await?,
+                Transport::Udp => self.open_udp_streams(group).await?,
             };
             open.extend(streams);
         }
@@ -88,7 +88,7 @@ impl StreamOpener<'_> {
     }
 
     /// Returns the connections that may be opened together, group by group.
-    fn groups(&self, count: u16) -> Vec<Range<u16>> {
+    fn stream_groups(&self, count: u16) -> Vec<Range<u16>> {
         let is_alone = self.request.transport == Transport::Udp && !self.together;
         let most = if is_alone { 1 } else { MAX_TOGETHER };
         let mut groups: Vec<Range<u16>> = Vec::new();
@@ -109,8 +109,8 @@ impl StreamOpener<'_> {
     /// Waits until the server's kernel has all that was sent on `streams`. A UDP stream has been answered already.
     async fn until_taken(&self, streams: &[OpenStream]) -> Result<(), ProbeError> {
         let is_taken = |stream: &OpenStream| match &stream.channel {
-            Channel::Tcp(socket) => fullpipe_sys::tcp_info(socket).map_or(true, |info| is_acknowledged(&info)),
-            Channel::Udp(_) => true,
+            StreamChannel::Tcp(socket) => fullpipe_sys::tcp_info(socket).map_or(true, |info| is_acknowledged(&info)),
+            StreamChannel::Udp(_) => true,
         };
         let acknowledged = async {
             while !streams.iter().all(is_taken) {
@@ -120,13 +120,13 @@ impl StreamOpener<'_> {
         timeout(self.timeout, acknowledged).await.map_err(|_| connection_failed(ErrorKind::TimedOut.into()))
     }
 
-    async fn connections(&self, group: Range<u16>) -> Result<Vec<OpenStream>, ProbeError> {
-        let mut sniffer = SynAckSniffer::open(self.address);
+    async fn open_tcp_streams(&self, group: Range<u16>) -> Result<Vec<OpenStream>, ProbeError> {
+        let mut sniffer = SynAckSniffer::with_peer(self.address);
         let mut connecting = JoinSet::new();
         let begun = Instant::now();
         for (place, index) in (0..).zip(group.clone()) {
             self.until_due(begun, place, &group).await;
-            let socket = prepare(self.address, self.request, &self.local.of_stream(index))?;
+            let socket = prepare_socket(self.address, self.request, &self.local.of_stream(index))?;
             socket.set_nonblocking(true).map_err(connection_failed)?;
             match socket.connect(&self.address.into()) {
                 Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {
@@ -135,18 +135,18 @@ impl StreamOpener<'_> {
                 _ => {}
             }
             let stream = TcpStream::from_std(socket.into()).map_err(connection_failed)?;
-            connecting.spawn(greet(stream, self.cookie, self.timeout));
+            connecting.spawn(send_cookie(stream, self.cookie, self.timeout));
         }
-        let established = joined(&mut connecting).await.map_err(connection_failed)?;
+        let established = join_all(&mut connecting).await.map_err(connection_failed)?;
         let stream = |(stream, window): (StdTcpStream, _)| {
             let options_overwritten = stream.local_addr().ok().and_then(|local| sniffer.options_overwritten(local));
             let handshake = Some(Handshake { window, options_overwritten });
-            OpenStream { channel: Channel::Tcp(stream), handshake }
+            OpenStream { channel: StreamChannel::Tcp(stream), handshake }
         };
         Ok(established.into_iter().map(stream).collect())
     }
 
-    async fn flows(&self, group: Range<u16>) -> Result<Vec<OpenStream>, ProbeError> {
+    async fn open_udp_streams(&self, group: Range<u16>) -> Result<Vec<OpenStream>, ProbeError> {
         let mut answers = JoinSet::new();
         let begun = Instant::now();
         for (place, index) in (0..).zip(group.clone()) {
@@ -154,20 +154,20 @@ impl StreamOpener<'_> {
             let socket = prepare_udp(self.address, self.request, &self.local.of_stream(index))?;
             socket.set_nonblocking(true).map_err(flow_failed)?;
             socket.connect(&self.address.into()).map_err(flow_failed)?;
-            let hellos = self.hellos();
+            let hellos = self.hello_payloads();
             socket.send(&hellos[0]).map_err(flow_failed)?;
             let socket = UdpSocket::from_std(socket.into()).map_err(flow_failed)?;
             let repeat = self.together.then_some(REPEAT_HELLO);
             answers.spawn(until_answered(socket, hellos, repeat, self.takes_data(index)));
         }
-        let answered = joined(&mut answers).await.map_err(flow_failed)?;
-        let stream = |socket| OpenStream { channel: Channel::Udp(socket), handshake: None };
+        let answered = join_all(&mut answers).await.map_err(flow_failed)?;
+        let stream = |socket| OpenStream { channel: StreamChannel::Udp(socket), handshake: None };
         Ok(answered.into_iter().map(stream).collect())
     }
 
     /// Returns the hellos of a UDP stream: the usual one, and before it one with the cookie for a fullpipe server,
     /// which version 0.1 ignores.
-    fn hellos(&self) -> Vec<Vec<u8>> {
+    fn hello_payloads(&self) -> Vec<Vec<u8>> {
         let own = self.together.then(|| udp::hello_with(&self.cookie));
         own.into_iter().chain([udp::HELLO.to_vec()]).collect()
     }
@@ -191,7 +191,7 @@ impl StreamOpener<'_> {
 }
 
 /// Returns the results of the tasks of `set`, in the order in which they ended; the first error ends the others.
-async fn joined<T: 'static>(set: &mut JoinSet<io::Result<T>>) -> io::Result<Vec<T>> {
+async fn join_all<T: 'static>(set: &mut JoinSet<io::Result<T>>) -> io::Result<Vec<T>> {
     let mut results = Vec::with_capacity(set.len());
     while let Some(ended) = set.join_next().await {
         results.push(ended.map_err(io::Error::other)??);
@@ -201,9 +201,9 @@ async fn joined<T: 'static>(set: &mut JoinSet<io::Result<T>>) -> io::Result<Vec<
 
 /// Waits until `stream` is established and writes the cookie; returns the window of the server's SYN-ACK with the
 /// stream.
-async fn greet(
+async fn send_cookie(
     mut stream: TcpStream,
-    cookie: Cookie,
+    cookie: TestCookie,
     limit: Duration,
 ) -> io::Result<(StdTcpStream, Option<ByteCount>)> {
     let greeting = async {
@@ -235,7 +235,7 @@ async fn until_answered(
     takes_data: bool,
 ) -> io::Result<StdUdpSocket> {
     let (begun, limit) = (Instant::now(), repeat.unwrap_or(HELLO_TIMEOUT));
-    while !is_answered(timeout(limit, reply(&socket, takes_data)).await, begun).await? {
+    while !is_answered(timeout(limit, await_reply(&socket, takes_data)).await, begun).await? {
         if begun.elapsed() >= HELLO_TIMEOUT {
             return Err(io::Error::new(
                 ErrorKind::TimedOut,
@@ -276,7 +276,7 @@ async fn is_answered(awaited: Result<io::Result<()>, Elapsed>, begun: Instant) -
 
 /// Waits for the reply to a hello, or for data if that is taken for one; the data stays in the socket, so that it is
 /// counted. Anything else that arrives on the port is ignored.
-async fn reply(socket: &UdpSocket, takes_data: bool) -> io::Result<()> {
+async fn await_reply(socket: &UdpSocket, takes_data: bool) -> io::Result<()> {
     let mut buffer = [0; 64];
     loop {
         if socket.peek(&mut buffer).await? >= udp::MIN_PAYLOAD && takes_data {
@@ -290,11 +290,11 @@ async fn reply(socket: &UdpSocket, takes_data: bool) -> io::Result<()> {
 }
 
 fn connection_failed(error: io::Error) -> ProbeError {
-    ProbeError::io("open a data connection")(error)
+    ProbeError::from_io("open a data connection")(error)
 }
 
 fn flow_failed(error: io::Error) -> ProbeError {
-    ProbeError::io("open a UDP stream")(error)
+    ProbeError::from_io("open a UDP stream")(error)
 }
 
 #[cfg(test)]
@@ -315,16 +315,16 @@ mod tests {
         count: u16,
     ) -> Result<Vec<OpenStream>, ProbeError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (local, cookie) = (Local::default(), Cookie::from_bytes([b'c'; Cookie::LENGTH]));
+        let (local, cookie) = (LocalEndpoint::default(), TestCookie::from_bytes([b'c'; TestCookie::LENGTH]));
         let opener = StreamOpener { address, request, local: &local, cookie, timeout: TIMEOUT, rtt: None, together };
-        runtime.block_on(opener.open(count))
+        runtime.block_on(opener.open_streams(count))
     }
 
     fn groups(request: &Request, together: bool, count: u16) -> Vec<Range<u16>> {
-        let (local, cookie) = (Local::default(), Cookie::from_bytes([b'c'; Cookie::LENGTH]));
+        let (local, cookie) = (LocalEndpoint::default(), TestCookie::from_bytes([b'c'; TestCookie::LENGTH]));
         let address = (Ipv4Addr::LOCALHOST, 1).into();
         let opener = StreamOpener { address, request, local: &local, cookie, timeout: TIMEOUT, rtt: None, together };
-        opener.groups(count)
+        opener.stream_groups(count)
     }
 
     fn udp() -> Request {
@@ -349,7 +349,7 @@ mod tests {
     fn accepting(listener: TcpListener, count: u16) -> JoinHandle<Vec<u16>> {
         let accept = move |_| {
             let (mut stream, peer) = listener.accept().unwrap();
-            stream.read_exact(&mut [0; Cookie::LENGTH]).unwrap();
+            stream.read_exact(&mut [0; TestCookie::LENGTH]).unwrap();
             peer.port()
         };
         thread::spawn(move || (0..count).map(accept).collect())
@@ -363,8 +363,8 @@ mod tests {
         let accepted = accepting(listener, 40);
         let streams = opened(address, &request, false, 40).unwrap();
         let port = |stream: &OpenStream| match &stream.channel {
-            Channel::Tcp(socket) => socket.local_addr().unwrap().port(),
-            Channel::Udp(_) => 0,
+            StreamChannel::Tcp(socket) => socket.local_addr().unwrap().port(),
+            StreamChannel::Udp(_) => 0,
         };
         assert_eq!(streams.iter().map(port).collect::<Vec<_>>(), accepted.join().unwrap());
         assert!(streams.iter().all(|stream| stream.handshake.is_some_and(|answer| answer.window.is_some())));
@@ -430,7 +430,7 @@ mod tests {
         let (address, server) = answering_with(vec![7; 1000]);
         let request = Request { direction: Direction::Download, ..udp() };
         let streams = opened(address, &request, true, 1).unwrap();
-        let Channel::Udp(socket) = &streams[0].channel else { panic!("it is no UDP stream") };
+        let StreamChannel::Udp(socket) = &streams[0].channel else { panic!("it is no UDP stream") };
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         assert_eq!(socket.recv(&mut [0; 2000]).unwrap(), 1000);
         assert_eq!(server.join().unwrap(), None, "no other hello was sent");
@@ -438,10 +438,11 @@ mod tests {
 
     #[test]
     fn data_is_no_answer_on_a_port_that_an_earlier_test_may_have_used_or_of_an_upload() {
-        let [free, chosen] = [None, Some(5000)].map(|port| Local { port, ..Local::default() });
+        let [free, chosen] = [None, Some(5000)].map(|port| LocalEndpoint { port, ..LocalEndpoint::default() });
         let takes = |direction, local| {
             let request = Request { direction, streams: 2, ..udp() };
-            let (address, cookie) = ((Ipv4Addr::LOCALHOST, 1).into(), Cookie::from_bytes([b'c'; Cookie::LENGTH]));
+            let (address, cookie) =
+                ((Ipv4Addr::LOCALHOST, 1).into(), TestCookie::from_bytes([b'c'; TestCookie::LENGTH]));
             let opener =
                 StreamOpener { address, request: &request, local, cookie, timeout: TIMEOUT, rtt: None, together: true };
             [0, 2].map(|index| opener.takes_data(index))

@@ -3,25 +3,25 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use fullpipe_iperf::Results;
-use fullpipe_load::Role;
+use fullpipe_iperf::TestResults;
+use fullpipe_load::StreamRole;
 use fullpipe_record::{
     Buffer, Direction, EndReport, HostIdentity, HostSettings, Interval, LoadTime, Measurement, Peer, Placement,
     Request, ResolvedRequest, RttReport, RttStats, RunTotals, Sample, SocketReadback, Steady, StreamSummary, Summary,
-    TcpInfo, Transport, Validity, steady, steady_of_receiver,
+    TcpInfo, Transport, Validity, find_steady, steady_of_receiver,
 };
-use fullpipe_route::Taken;
-use fullpipe_units::{BitRate, ByteCount, Span, counted};
+use fullpipe_route::EchoResult;
+use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
 use crate::destination::Destination;
-use crate::progress::Finished;
-use crate::results::{as_stated, stream_summaries, total};
+use crate::progress::FinishedTransfer;
+use crate::results::{as_stated, direction_summary, stream_summaries};
 
 /// Maximum number of notes of the other end that are shown.
 const MAX_NOTES: usize = 8;
 
 /// A test that is over.
-pub(crate) struct Test<'d> {
+pub(crate) struct FinishedTest<'d> {
     pub(crate) destination: &'d Destination,
     pub(crate) address: SocketAddr,
     /// The load that was asked for.
@@ -35,13 +35,13 @@ pub(crate) struct Test<'d> {
     /// State of the control connection after the test.
     pub(crate) control: Option<TcpInfo>,
     /// Counts of this end.
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedTransfer,
     /// Counts of the other end.
-    pub(crate) results: Results,
+    pub(crate) results: TestResults,
     /// Report of the other end while data flowed.
     pub(crate) stated: Option<EndReport>,
     /// Round-trip times of echo requests, if any were answered.
-    pub(crate) taken: Option<Taken>,
+    pub(crate) taken: Option<EchoResult>,
     /// Round-trip time of the control connection's handshake.
     pub(crate) handshake: Option<Span>,
     /// Time that it took to open the data connections.
@@ -53,18 +53,19 @@ pub(crate) struct Test<'d> {
     pub(crate) broken_off: Option<String>,
 }
 
-impl Test<'_> {
+impl FinishedTest<'_> {
     /// Returns the measurement of the test.
-    pub(crate) fn measurement(self) -> Measurement {
+    pub(crate) fn into_measurement(self) -> Measurement {
         let streams = stream_summaries(&self.finished, &self.results, self.request.transport);
         let rtt = self.round_trips();
-        let mut summaries = self.request.directions().iter().map(|&way| self.summary(way, &streams, rtt.idle));
-        let summary = summaries.next().unwrap_or_else(|| self.summary(Direction::Upload, &streams, rtt.idle));
+        let mut summaries =
+            self.request.data_directions().iter().map(|&way| self.direction_summary(way, &streams, rtt.idle));
+        let summary = summaries.next().unwrap_or_else(|| self.direction_summary(Direction::Upload, &streams, rtt.idle));
         let reverse = summaries.next();
         drop(summaries);
-        let warnings = self.warnings();
+        let warnings = self.test_warnings();
         let validity = Validity { broken: self.unmet_rates(&streams), ..Validity::default() };
-        let started = started(&self.finished);
+        let started = start_date(&self.finished);
         let peer = Peer {
             host: self.destination.host.clone(),
             address: self.address.to_string(),
@@ -76,7 +77,7 @@ impl Test<'_> {
             settings: Some(self.settings),
             cpu: self.finished.rest.cpu,
             sockets: self.sockets,
-            datagrams: self.finished.datagrams(self.request.transport),
+            datagrams: self.finished.stream_datagrams(self.request.transport),
             storage: self.finished.rest.storage,
             placement: self.placement,
             processors: self.finished.machine.processors,
@@ -113,15 +114,15 @@ impl Test<'_> {
             warnings,
             validity,
         };
-        measurement.bounded()
+        measurement.to_bounded()
     }
 
-    fn summary(&self, way: Direction, streams: &[StreamSummary], idle: Option<RttStats>) -> Summary {
+    fn direction_summary(&self, way: Direction, streams: &[StreamSummary], idle: Option<RttStats>) -> Summary {
         let its = |sample: &&Sample| self.finished.ways.get(usize::from(sample.stream)) == Some(&way);
         let (samples, end) = self.best_samples(way);
         let samples: Vec<Sample> = samples.iter().filter(its).cloned().collect();
         let steady = steady_part((&samples, end), idle.map(|idle| idle.min), self.finished.to.totals.at);
-        Summary { steady, ..total(way, streams, self.receiving_time(way)) }
+        Summary { steady, ..direction_summary(way, streams, self.receiving_time(way)) }
     }
 
     /// Returns the report of the other end; if the test broke off, that up to then.
@@ -137,7 +138,7 @@ impl Test<'_> {
     /// Returns why the senders of datagrams did not carry the load asked for. Of a test that broke off, the other end's
     /// counts are not known.
     fn unmet_rates(&self, streams: &[StreamSummary]) -> Vec<String> {
-        let directions = self.request.directions().iter().filter(|_| self.broken_off.is_none());
+        let directions = self.request.data_directions().iter().filter(|_| self.broken_off.is_none());
         let unmet = |way: &Direction| {
             let sent = streams.iter().filter(|stream| stream.direction == *way).map(|stream| stream.sent).sum();
             unmet_rate(&self.request, *way, sent, self.sending_time(*way))
@@ -156,20 +157,20 @@ impl Test<'_> {
         theirs.max().filter(|theirs| *theirs > Span::ZERO)
     }
 
-    fn best_samples(&self, way: Direction) -> (&[Sample], Role) {
+    fn best_samples(&self, way: Direction) -> (&[Sample], StreamRole) {
         let theirs = self.results.report.as_ref().map_or(&[][..], |report| &report.samples);
         best_samples(way, &self.finished.rest.samples, theirs)
     }
 
     fn round_trips(&self) -> RttReport {
-        let way = self.request.directions()[0];
+        let way = self.request.data_directions()[0];
         let (from, to) = (self.finished.from.totals.at, self.finished.to.totals.at);
         let counted = self.best_samples(way).0.iter().filter(|sample| sample.at >= from);
         let within = counted.filter_map(|sample| sample.tcp.rtt).collect();
         round_trips(self.taken.as_ref(), (self.finished.origin, from, to), self.handshake, within)
     }
 
-    fn warnings(&self) -> Vec<String> {
+    fn test_warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let (Buffer::Request(asked), Some(socket)) = (self.request.buffer, self.sockets.first()) {
             for (name, limit, got) in
@@ -183,14 +184,14 @@ impl Test<'_> {
                 }
             }
         }
-        let here = self.finished.datagrams(self.request.transport);
+        let here = self.finished.stream_datagrams(self.request.transport);
         let there = self.far_report().map_or(&[][..], |report| &report.datagrams);
         for (whose, seen) in [("this", &here[..]), ("the other", there)] {
             let dropped = seen.iter().filter_map(|seen| seen.dropped_here).fold(0, u64::saturating_add);
             if dropped > 0 {
                 warnings.push(format!(
                     "{whose} host itself dropped {} for want of socket buffer; ask for more with --buffer",
-                    counted(dropped, "datagram")
+                    count_noun(dropped, "datagram")
                 ));
             }
         }
@@ -217,13 +218,13 @@ pub(crate) fn unmet_rate(request: &Request, way: Direction, sent: ByteCount, tim
     // Time that the threads of all streams take to start, or to stop.
     const EDGE: Span = Span::from_millis(20);
     let is_paced = request.transport == Transport::Udp && request.bytes.is_none();
-    let asked = request.rate.filter(|_| is_paced)?.scaled(f64::from(request.streams));
+    let asked = request.rate.filter(|_| is_paced)?.scale_by(f64::from(request.streams));
     let burst = request.block * (u64::from(request.burst.unwrap_or(1)) * u64::from(request.streams));
     let missing = asked.bytes_in(time).saturating_sub(sent);
     let at_edges = burst + asked.bytes_in(EDGE);
-    let is_met = missing <= at_edges || missing <= asked.scaled(MAX_SHORTFALL).bytes_in(time);
+    let is_met = missing <= at_edges || missing <= asked.scale_by(MAX_SHORTFALL).bytes_in(time);
     let whose = if way == Direction::Download { "the other" } else { "this" };
-    let offered = BitRate::of(sent, time);
+    let offered = BitRate::from_bytes_in(sent, time);
     (!is_met).then(|| {
         format!(
             "{whose} end offered {offered} of the {asked} asked for: its host was too busy, or its network device \
@@ -234,18 +235,18 @@ pub(crate) fn unmet_rate(request: &Request, way: Direction, sent: ByteCount, tim
 
 /// Returns the samples of the end that sent, or else of the receiving end, which is this one where a peer that sends
 /// reports none.
-fn best_samples<'s>(way: Direction, ours: &'s [Sample], theirs: &'s [Sample]) -> (&'s [Sample], Role) {
+fn best_samples<'s>(way: Direction, ours: &'s [Sample], theirs: &'s [Sample]) -> (&'s [Sample], StreamRole) {
     match way {
-        Direction::Upload | Direction::Both => (ours, Role::Sender),
-        Direction::Download if theirs.is_empty() => (ours, Role::Receiver),
-        Direction::Download => (theirs, Role::Sender),
+        Direction::Upload | Direction::Both => (ours, StreamRole::Sender),
+        Direction::Download if theirs.is_empty() => (ours, StreamRole::Receiver),
+        Direction::Download => (theirs, StreamRole::Sender),
     }
 }
 
-fn steady_part((samples, end): (&[Sample], Role), idle_rtt: Option<Span>, ended_at: Span) -> Option<Steady> {
+fn steady_part((samples, end): (&[Sample], StreamRole), idle_rtt: Option<Span>, ended_at: Span) -> Option<Steady> {
     match end {
-        Role::Sender => steady(samples, idle_rtt, ended_at),
-        Role::Receiver => steady_of_receiver(samples, idle_rtt, ended_at),
+        StreamRole::Sender => find_steady(samples, idle_rtt, ended_at),
+        StreamRole::Receiver => steady_of_receiver(samples, idle_rtt, ended_at),
     }
 }
 
@@ -253,7 +254,7 @@ fn steady_part((samples, end): (&[Sample], Role), idle_rtt: Option<Span>, ended_
 /// between `from` and `to`; without `taken`, the estimates of the kernel: that of the `handshake`, and those `within`
 /// the load.
 pub(crate) fn round_trips(
-    taken: Option<&Taken>,
+    taken: Option<&EchoResult>,
     (origin, from, to): (Instant, Span, Span),
     handshake: Option<Span>,
     within: Vec<Span>,
@@ -266,7 +267,7 @@ pub(crate) fn round_trips(
 
 /// Returns the time at which data began to flow, by the wall clock as it was then; empty if that cannot be written as a
 /// date.
-pub(crate) fn started(finished: &Finished) -> String {
+pub(crate) fn start_date(finished: &FinishedTransfer) -> String {
     let stamp = jiff::Timestamp::try_from(finished.wall_start).ok();
     stamp.map_or_else(String::new, |stamp| format!("{stamp:.3}"))
 }
@@ -290,13 +291,13 @@ pub(crate) fn this_host() -> HostIdentity {
 
 /// Returns the payload that the connections of `finished` and its `control` connection moved at this end, and the time
 /// since `begun`.
-pub(crate) fn run_totals(begun: Instant, finished: &Finished, control: Option<&TcpInfo>) -> RunTotals {
+pub(crate) fn run_totals(begun: Instant, finished: &FinishedTransfer, control: Option<&TcpInfo>) -> RunTotals {
     let streams = finished.ways.iter().zip(&finished.rest.totals.streams);
     let moved = |way: Direction| streams.clone().filter(|(its, _)| **its == way).map(|(_, count)| count.bytes).sum();
     let (written, read) = (moved(Direction::Upload), moved(Direction::Download));
     let carried = control.and_then(|control| {
         if finished.ways.contains(&Direction::Upload) {
-            Some(finished.rest.sent_on.carried()? + control.bytes_sent?)
+            Some(finished.rest.sent_on.carried_bytes()? + control.bytes_sent?)
         } else {
             Some(read + control.bytes_received?)
         }
@@ -348,7 +349,7 @@ mod tests {
         let ours: Vec<Sample> = (1..=100).map(at).collect();
         let steady = steady_part(best_samples(Direction::Download, &ours, &[]), None, Span::from_secs(5));
         assert_eq!(steady.unwrap().rate, BitRate::from_mbps(10));
-        assert_eq!(best_samples(Direction::Download, &ours, &ours[..1]), (&ours[..1], Role::Sender));
-        assert_eq!(best_samples(Direction::Upload, &ours, &[]), (&ours[..], Role::Sender));
+        assert_eq!(best_samples(Direction::Download, &ours, &ours[..1]), (&ours[..1], StreamRole::Sender));
+        assert_eq!(best_samples(Direction::Upload, &ours, &[]), (&ours[..], StreamRole::Sender));
     }
 }

@@ -11,11 +11,11 @@ use crate::error::ProbeError;
 ///
 /// # Errors
 /// Fails if the name has no address, or this host cannot send to it.
-pub fn trace(destination: &Destination, interrupt: &AtomicBool) -> Result<RouteReport, ProbeError> {
-    let addresses = destination.resolve()?;
+pub fn trace_route(destination: &Destination, interrupt: &AtomicBool) -> Result<RouteReport, ProbeError> {
+    let addresses = destination.resolve_host()?;
     let target = addresses.first().ok_or(ProbeError::Interrupted)?.ip();
     info!(%target, "tracing the route");
-    let route = fullpipe_route::trace(target, &destination.local, interrupt)?;
+    let route = fullpipe_route::trace_route(target, &destination.local, interrupt)?;
     debug!(?route, "traced the route");
     Ok(route)
 }

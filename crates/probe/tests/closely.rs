@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_probe::{Destination, Snapshot, TestEvent, watch_closely};
+use fullpipe_probe::{Destination, TestEvent, TestSnapshot, watch_closely};
 use fullpipe_record::{Measurement, Request};
 use fullpipe_units::{BitRate, Span};
 
@@ -16,7 +16,7 @@ fn the_counts_so_far_lead_to_those_of_the_whole() {
         let destination = &Destination { host: "127.0.0.1".to_owned(), port, ..Destination::default() };
         let rate = Some(BitRate::from_mbps(20));
         let request = Request { streams: 2, duration: Span::from_millis(2_500), rate, ..Request::default() };
-        let (mut snapshots, mut so_far): (Vec<Snapshot>, Vec<Measurement>) = (Vec::new(), Vec::new());
+        let (mut snapshots, mut so_far): (Vec<TestSnapshot>, Vec<Measurement>) = (Vec::new(), Vec::new());
         let never = AtomicBool::new(false);
         let whole = watch_closely(destination, &request, &never, &mut |event| match event {
             TestEvent::Snapshot(snapshot) => snapshots.push(snapshot.clone()),

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_iperf::iperf2::{Datagram, Report};
+use fullpipe_iperf::iperf2::{Iperf2Datagram, Iperf2Report};
 use fullpipe_probe::{Destination, ProbeError, measure_iperf2};
 use fullpipe_record::{Direction, Measurement, Request, RttMethod, Transport};
 use fullpipe_testkit::{Running, free_port, require, wait_for_listener, within};
@@ -121,14 +121,14 @@ fn losing(every: i64) -> (u16, thread::JoinHandle<()>) {
     let port = socket.local_addr().unwrap().port();
     let server = thread::spawn(move || {
         let mut payload = [0; 2048];
-        let mut report = Report::default();
+        let mut report = Iperf2Report::default();
         loop {
             let (length, client) = socket.recv_from(&mut payload).unwrap();
-            let datagram = Datagram::read(&payload[..length]).unwrap();
+            let datagram = Iperf2Datagram::read_payload(&payload[..length]).unwrap();
             report.datagrams = datagram.number.unsigned_abs();
             if datagram.is_last() {
                 report.duration = Span::from_millis(500);
-                let answer = report.answer(&payload[..length]).unwrap();
+                let answer = report.encode_answer(&payload[..length]).unwrap();
                 socket.send_to(&answer, client).unwrap();
                 return;
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use fullpipe_probe::{Destination, measure};
+use fullpipe_probe::{Destination, measure_transfer};
 use fullpipe_record::{Direction, Measurement, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -73,7 +73,7 @@ fn measured(port: u16, direction: Direction) -> Measurement {
         duration: Span::from_millis(500),
         ..Request::default()
     };
-    measure(&destination, &request, &AtomicBool::new(false), &mut |_| {}).unwrap()
+    measure_transfer(&destination, &request, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }
 
 #[test]

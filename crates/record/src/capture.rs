@@ -68,7 +68,7 @@ pub struct OwnCapture {
 impl OwnCapture {
     /// Returns the capture with what it shows, next to the `other` verdict on the same transfer.
     #[must_use]
-    pub fn with(self, limit: Option<Verdict>, other: Option<&Verdict>) -> Self {
+    pub fn with_verdict(self, limit: Option<Verdict>, other: Option<&Verdict>) -> Self {
         let agrees = limit.as_ref().zip(other).and_then(|(limit, other)| limit.agrees_with(other));
         Self { limit, agrees, ..self }
     }
@@ -87,12 +87,12 @@ pub struct RedactedFile {
 
 impl CaptureReport {
     /// Returns the limit of the first transfer that was explained; `None` without any.
-    pub fn limit(&self) -> Option<&Verdict> {
+    pub fn explained_limit(&self) -> Option<&Verdict> {
         self.transfers.first().map(|transfer| &transfer.diagnosis.verdict)
     }
 
     /// Leaves connection `number` alone, in the other capture as well.
-    pub fn retain(&mut self, number: u64) {
+    pub fn retain_connection(&mut self, number: u64) {
         self.flows.retain(|flow| flow.number == number);
         self.pairs.retain(|pair| pair.numbers[0] == number);
         let others = self.pairs.first().map(|pair| pair.numbers[1]);
@@ -264,14 +264,14 @@ pub struct FlowReport {
 
 impl FlowReport {
     /// Returns the index of the end that sent more data, whether it was captured or not.
-    pub fn sender(&self) -> usize {
-        let [first, second] = self.ends.each_ref().map(|end| end.moved() + end.unseen);
+    pub fn sender_index(&self) -> usize {
+        let [first, second] = self.ends.each_ref().map(|end| end.moved_bytes() + end.unseen);
         usize::from(second > first)
     }
 
     /// Returns the data of both ends, each byte counted once.
-    pub fn bytes(&self) -> ByteCount {
-        self.ends.iter().map(FlowEnd::moved).sum()
+    pub fn total_bytes(&self) -> ByteCount {
+        self.ends.iter().map(FlowEnd::moved_bytes).sum()
     }
 }
 
@@ -374,7 +374,7 @@ pub struct FlowEnd {
 impl FlowEnd {
     /// Returns the bytes of data of this end, each counted once; of an end without a packet, those
     /// that the other one acknowledged.
-    pub fn moved(&self) -> ByteCount {
+    pub fn moved_bytes(&self) -> ByteCount {
         if self.packets == 0 { self.missing_bytes } else { self.unique_bytes }
     }
 }

@@ -40,7 +40,7 @@ impl Document {
     }
 
     /// Returns the document of a command that failed with `error` before there was a result.
-    pub const fn failed(error: ErrorReport) -> Self {
+    pub const fn from_error(error: ErrorReport) -> Self {
         Self { schema: SCHEMA_VERSION, content: Content::Error, error: Some(error) }
     }
 
@@ -62,7 +62,7 @@ impl Document {
         let document = serde_json::from_slice(json);
         // A newer document may have what this program does not know, and is reported for its version first.
         match serde_json::from_slice(json) {
-            Ok(version) => Version::check(version).and(document),
+            Ok(version) => DocumentVersion::check_supported(version).and(document),
             Err(_) => document,
         }
     }
@@ -73,7 +73,7 @@ impl Document {
     /// Fails if it is anything else, or a document of a newer version of the schema.
     pub fn from_value(value: serde_json::Value) -> serde_json::Result<Self> {
         if let Some(schema) = value.get("schema").and_then(serde_json::Value::as_u64) {
-            Version { schema }.check()?;
+            DocumentVersion { schema }.check_supported()?;
         }
         serde_json::from_value(value)
     }
@@ -89,12 +89,12 @@ impl Document {
 
 /// The version of a document, whatever else is in it.
 #[derive(Deserialize)]
-struct Version {
+struct DocumentVersion {
     schema: u64,
 }
 
-impl Version {
-    fn check(self) -> serde_json::Result<()> {
+impl DocumentVersion {
+    fn check_supported(self) -> serde_json::Result<()> {
         if self.schema <= SCHEMA_VERSION.into() {
             return Ok(());
         }
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_failed_command_prints_the_kind_error_and_the_error() {
         let error = ErrorReport { message: "no route to host".to_owned(), exit_code: 1 };
-        let document = Document::failed(error);
+        let document = Document::from_error(error);
         let json = String::from_utf8(document.to_json()).unwrap();
         assert_eq!(json, r#"{"schema":2,"kind":"error","error":{"message":"no route to host","exit_code":1}}"#);
         assert_eq!(Document::from_json(json.as_bytes()).unwrap(), document);

@@ -67,7 +67,7 @@ pub enum LossPattern {
 
 impl LossPattern {
     /// Share of the packets that are lost in the long run.
-    pub fn mean(&self) -> Ratio {
+    pub fn mean_loss(&self) -> Ratio {
         match *self {
             // Without a way out of the good state it never ends.
             Self::GilbertElliott { to_bad, in_good, .. } if to_bad == Ratio::ZERO => in_good,

@@ -4,7 +4,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, quantity, require};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, parse_quantity, require_valid};
 
 use crate::{
     Codel, Distribution, Edit, LossPattern, NarrowLink, Opportunities, PathChange, PathStep, Policer, Queueing,
@@ -21,8 +21,8 @@ impl FromStr for LossPattern {
         match parts.as_slice() {
             ["gilbert-elliott", p, r] => gilbert_elliott([p, r, "0", "1"]),
             ["gilbert-elliott", p, r, good, bad] => gilbert_elliott([p, r, good, bad]),
-            ["packets", numbers @ ..] if !numbers.is_empty() => packets(text, numbers).map(LossPattern::Listed),
-            ["data", numbers @ ..] if !numbers.is_empty() => packets(text, numbers).map(LossPattern::ListedData),
+            ["packets", numbers @ ..] if !numbers.is_empty() => parse_packets(text, numbers).map(LossPattern::Listed),
+            ["data", numbers @ ..] if !numbers.is_empty() => parse_packets(text, numbers).map(LossPattern::ListedData),
             _ => Err(format!(
                 "\"{text}\" is not a loss: write for example 0.01%, gilbert-elliott 0.1% 20%, packets 3 17 or data 3 17"
             )),
@@ -30,7 +30,7 @@ impl FromStr for LossPattern {
     }
 }
 
-fn packets(text: &str, numbers: &[&str]) -> Result<Vec<u64>, String> {
+fn parse_packets(text: &str, numbers: &[&str]) -> Result<Vec<u64>, String> {
     let number = |text: &&str| text.parse().ok().filter(|number| *number > 0);
     let numbers = numbers.iter().map(number).collect::<Option<Vec<u64>>>();
     let mut numbers = numbers.ok_or_else(|| format!("\"{text}\" does not list packets: they count from 1"))?;
@@ -39,16 +39,22 @@ fn packets(text: &str, numbers: &[&str]) -> Result<Vec<u64>, String> {
 }
 
 fn gilbert_elliott(parts: [&str; 4]) -> Result<LossPattern, String> {
-    let [to_bad, to_good, in_good, in_bad] = parts.map(probability);
+    let [to_bad, to_good, in_good, in_bad] = parts.map(parse_probability);
     let pattern =
         LossPattern::GilbertElliott { to_bad: to_bad?, to_good: to_good?, in_good: in_good?, in_bad: in_bad? };
-    require(pattern.clone(), pattern.mean() < Ratio::ONE, &parts.join(" "), "a loss", "nothing would ever arrive")
+    require_valid(
+        pattern.clone(),
+        pattern.mean_loss() < Ratio::ONE,
+        &parts.join(" "),
+        "a loss",
+        "nothing would ever arrive",
+    )
 }
 
 /// Reads a share of the packets, from 0 to 100 %.
-pub(crate) fn probability(text: &str) -> Result<Ratio, String> {
-    let share = quantity(text)?;
-    require(share, share <= Ratio::ONE, text, "a share of packets", "it must not be above 100 %")
+pub(crate) fn parse_probability(text: &str) -> Result<Ratio, String> {
+    let share = parse_quantity(text)?;
+    require_valid(share, share <= Ratio::ONE, text, "a share of packets", "it must not be above 100 %")
 }
 
 impl FromStr for Distribution {
@@ -64,8 +70,8 @@ impl FromStr for Distribution {
             }
             ["exponential", mean] => Distribution::Exponential(jitter_delay(mean)?),
             ["pareto", least, shape] => {
-                let exponent: Ratio = quantity(shape)?;
-                let shape = require(exponent, exponent > Ratio::ONE, shape, "a shape", "above 1 it has a mean")?;
+                let exponent: Ratio = parse_quantity(shape)?;
+                let shape = require_valid(exponent, exponent > Ratio::ONE, shape, "a shape", "above 1 it has a mean")?;
                 Distribution::Pareto { least: jitter_delay(least)?, shape }
             }
             ["listed", delays @ ..] if !delays.is_empty() => {
@@ -82,12 +88,12 @@ impl FromStr for Distribution {
 }
 
 fn jitter_delay(text: &str) -> Result<Span, String> {
-    let delay = quantity(text)?;
-    require(delay, delay <= Span::from_secs(10), text, "a jitter", "it must not be above 10 s")
+    let delay = parse_quantity(text)?;
+    require_valid(delay, delay <= Span::from_secs(10), text, "a jitter", "it must not be above 10 s")
 }
 
 /// Reads `kept` or `free`: whether a packet may pass one that was sent before it.
-pub(crate) fn reorders(text: &str) -> Result<bool, String> {
+pub(crate) fn parse_reorders(text: &str) -> Result<bool, String> {
     match text {
         "kept" => Ok(false),
         "free" => Ok(true),
@@ -100,10 +106,10 @@ impl FromStr for Reordering {
 
     /// Reads `0.1% 5ms`: a share of the packets, and the time for which they are held back.
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some((share, by)) = pair(text) else {
+        let Some((share, by)) = key_and_value(text) else {
             return Err(format!("\"{text}\" is not a reordering: write for example 0.1% 5ms"));
         };
-        Ok(Reordering { share: probability(share)?, by: jitter_delay(by)? })
+        Ok(Reordering { share: parse_probability(share)?, by: jitter_delay(by)? })
     }
 }
 
@@ -112,10 +118,10 @@ impl FromStr for Policer {
 
     /// Reads `20Mbit/s 64KiB`: rate and burst.
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some((rate, burst)) = pair(text) else {
+        let Some((rate, burst)) = key_and_value(text) else {
             return Err(format!("\"{text}\" is not a policer: write for example 20Mbit/s 64KiB"));
         };
-        Ok(Policer { rate: positive_rate(rate)?, burst: quantity(burst)? })
+        Ok(Policer { rate: positive_rate(rate)?, burst: parse_quantity(burst)? })
     }
 }
 
@@ -124,7 +130,7 @@ impl FromStr for NarrowLink {
 
     /// Reads `1400`, which is answered, or `1400 swallowed`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (size, too_big) = match pair(text) {
+        let (size, too_big) = match key_and_value(text) {
             Some((size, "answered")) => (size, TooBig::Answered),
             Some((size, "swallowed")) => (size, TooBig::Swallowed),
             Some(_) => {
@@ -132,9 +138,9 @@ impl FromStr for NarrowLink {
             }
             None => (text, TooBig::Answered),
         };
-        let mtu = quantity(size)?;
+        let mtu = parse_quantity(size)?;
         let valid = (68..=65_535).contains(&ByteCount::get(mtu));
-        Ok(NarrowLink { mtu: require(mtu, valid, size, "an MTU", "it must be from 68 to 65535 B")?, too_big })
+        Ok(NarrowLink { mtu: require_valid(mtu, valid, size, "an MTU", "it must be from 68 to 65535 B")?, too_big })
     }
 }
 
@@ -147,26 +153,26 @@ impl FromStr for Queueing {
         let parts: Vec<_> = text.split_whitespace().collect();
         match parts.as_slice() {
             ["drop-tail"] => Ok(Queueing::DropTail),
-            ["threshold", bytes] => quantity(bytes).map(Queueing::Threshold),
-            ["codel", rest @ ..] => codel(text, rest).map(Queueing::Codel),
-            ["fq-codel", rest @ ..] => codel(text, rest).map(Queueing::FqCodel),
+            ["threshold", bytes] => parse_quantity(bytes).map(Queueing::Threshold),
+            ["codel", rest @ ..] => parse_codel(text, rest).map(Queueing::Codel),
+            ["fq-codel", rest @ ..] => parse_codel(text, rest).map(Queueing::FqCodel),
             _ => Err(bad_queueing(text)),
         }
     }
 }
 
-fn codel(text: &str, parts: &[&str]) -> Result<Codel, String> {
+fn parse_codel(text: &str, parts: &[&str]) -> Result<Codel, String> {
     let (times, ecn) = match parts {
         [times @ .., "ecn"] => (times, true),
         times => (times, false),
     };
     let codel = match times {
         [] => Codel { ecn, ..Codel::default() },
-        [target, interval] => Codel { target: quantity(target)?, interval: quantity(interval)?, ecn },
+        [target, interval] => Codel { target: parse_quantity(target)?, interval: parse_quantity(interval)?, ecn },
         _ => return Err(bad_queueing(text)),
     };
     let valid = Span::ZERO < codel.target && codel.target < codel.interval;
-    require(codel, valid, text, "a managed queue", "its target must be above 0 and below its interval")
+    require_valid(codel, valid, text, "a managed queue", "its target must be above 0 and below its interval")
 }
 
 fn bad_queueing(text: &str) -> String {
@@ -177,7 +183,7 @@ fn bad_queueing(text: &str) -> String {
 }
 
 /// Reads `strip-sack clamp-mss=1200`: one edit after the other.
-pub(crate) fn edits(text: &str) -> Result<Vec<Edit>, String> {
+pub(crate) fn parse_edits(text: &str) -> Result<Vec<Edit>, String> {
     text.split_whitespace().map(str::parse).collect()
 }
 
@@ -213,19 +219,25 @@ impl FromStr for Edit {
 
 /// Reads a size that a field of 16 bits in TCP's header can hold.
 fn sixteen_bits(text: &str) -> Result<ByteCount, String> {
-    let size = quantity(text)?;
+    let size = parse_quantity(text)?;
     let valid = (1..=65_535).contains(&ByteCount::get(size));
-    require(size, valid, text, "what TCP's header can say", "it must be from 1 to 65535 B")
+    require_valid(size, valid, text, "what TCP's header can say", "it must be from 1 to 65535 B")
 }
 
 /// Reads `10s rate=50M delay=20ms; 20s loss=1%`, in order of time.
-pub(crate) fn steps(text: &str) -> Result<Vec<PathStep>, String> {
+pub(crate) fn parse_steps(text: &str) -> Result<Vec<PathStep>, String> {
     let steps = text.split(';').map(str::parse).collect::<Result<Vec<PathStep>, _>>()?;
     if let Some(pair) = steps.windows(2).find(|pair| pair[0].after > pair[1].after) {
         return Err(format!("{} comes after {}; write the changes in order of time", pair[1].after, pair[0].after));
     }
     let last = steps.iter().rev().find_map(|step| step.change.rate);
-    require(steps, last != Some(BitRate::ZERO), text, "a course of changes", "in the end nothing would ever arrive")
+    require_valid(
+        steps,
+        last != Some(BitRate::ZERO),
+        text,
+        "a course of changes",
+        "in the end nothing would ever arrive",
+    )
 }
 
 impl FromStr for PathStep {
@@ -234,18 +246,18 @@ impl FromStr for PathStep {
     /// Reads `10s rate=50M delay=20ms`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split_whitespace();
-        let after = quantity(parts.next().unwrap_or_default())?;
+        let after = parse_quantity(parts.next().unwrap_or_default())?;
         let mut change = PathChange::default();
         for part in parts {
             match part.split_once('=') {
-                Some(("rate", rate)) => change.rate = Some(quantity(rate)?),
-                Some(("delay", delay)) => change.delay = Some(quantity(delay)?),
-                Some(("loss", loss)) => change.loss = Some(probability(loss)?),
+                Some(("rate", rate)) => change.rate = Some(parse_quantity(rate)?),
+                Some(("delay", delay)) => change.delay = Some(parse_quantity(delay)?),
+                Some(("loss", loss)) => change.loss = Some(parse_probability(loss)?),
                 _ => return Err(format!("\"{part}\" is not a change: write rate=50M, delay=20ms or loss=1%")),
             }
         }
         let changes = change != PathChange::default();
-        require(
+        require_valid(
             PathStep { after, change },
             changes,
             text.trim(),
@@ -256,11 +268,11 @@ impl FromStr for PathStep {
 }
 
 fn positive_rate(text: &str) -> Result<BitRate, String> {
-    let rate = quantity(text)?;
-    require(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")
+    let rate = parse_quantity(text)?;
+    require_valid(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")
 }
 
-fn pair(text: &str) -> Option<(&str, &str)> {
+fn key_and_value(text: &str) -> Option<(&str, &str)> {
     text.split_once(char::is_whitespace).map(|(first, second)| (first, second.trim()))
 }
 
@@ -268,11 +280,11 @@ impl Display for LossPattern {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::GilbertElliott { to_bad, to_good, in_good, in_bad } => {
-                let [p, r, good, bad] = [to_bad, to_good, in_good, in_bad].map(compact);
+                let [p, r, good, bad] = [to_bad, to_good, in_good, in_bad].map(compact_text);
                 write!(f, "gilbert-elliott {p} {r} {good} {bad}")
             }
-            Self::Listed(numbers) => write!(f, "packets {}", joined(numbers, " ")),
-            Self::ListedData(numbers) => write!(f, "data {}", joined(numbers, " ")),
+            Self::Listed(numbers) => write!(f, "packets {}", joined_text(numbers, " ")),
+            Self::ListedData(numbers) => write!(f, "data {}", joined_text(numbers, " ")),
         }
     }
 }
@@ -280,12 +292,12 @@ impl Display for LossPattern {
 impl Display for Distribution {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Uniform(max) => write!(f, "uniform {}", compact(max)),
-            Self::Normal { mean, deviation } => write!(f, "normal {} {}", compact(mean), compact(deviation)),
-            Self::Exponential(mean) => write!(f, "exponential {}", compact(mean)),
-            Self::Pareto { least, shape } => write!(f, "pareto {} {}", compact(least), shape.get()),
+            Self::Uniform(max) => write!(f, "uniform {}", compact_text(max)),
+            Self::Normal { mean, deviation } => write!(f, "normal {} {}", compact_text(mean), compact_text(deviation)),
+            Self::Exponential(mean) => write!(f, "exponential {}", compact_text(mean)),
+            Self::Pareto { least, shape } => write!(f, "pareto {} {}", compact_text(least), shape.get()),
             Self::Listed(delays) => {
-                write!(f, "listed {}", joined(&delays.iter().map(compact).collect::<Vec<_>>(), " "))
+                write!(f, "listed {}", joined_text(&delays.iter().map(compact_text).collect::<Vec<_>>(), " "))
             }
         }
     }
@@ -293,13 +305,13 @@ impl Display for Distribution {
 
 impl Display for Reordering {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", compact(self.share), compact(self.by))
+        write!(f, "{} {}", compact_text(self.share), compact_text(self.by))
     }
 }
 
 impl Display for Policer {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", compact(self.rate), compact(self.burst))
+        write!(f, "{} {}", compact_text(self.rate), compact_text(self.burst))
     }
 }
 
@@ -317,7 +329,7 @@ impl Display for Queueing {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::DropTail => f.write_str("drop-tail"),
-            Self::Threshold(bytes) => write!(f, "threshold {}", compact(bytes)),
+            Self::Threshold(bytes) => write!(f, "threshold {}", compact_text(bytes)),
             Self::Codel(codel) => write!(f, "codel {codel}"),
             Self::FqCodel(codel) => write!(f, "fq-codel {codel}"),
         }
@@ -327,7 +339,7 @@ impl Display for Queueing {
 impl Display for Codel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let ecn = if self.ecn { " ecn" } else { "" };
-        write!(f, "{} {}{ecn}", compact(self.target), compact(self.interval))
+        write!(f, "{} {}{ecn}", compact_text(self.target), compact_text(self.interval))
     }
 }
 
@@ -354,19 +366,19 @@ impl Display for Opportunities {
 impl Display for PathStep {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let PathChange { rate, delay, loss } = self.change;
-        let rate = rate.map(|rate| format!(" rate={}", compact(rate)));
-        let delay = delay.map(|delay| format!(" delay={}", compact(delay)));
-        let loss = loss.map(|loss| format!(" loss={}", compact(loss)));
+        let rate = rate.map(|rate| format!(" rate={}", compact_text(rate)));
+        let delay = delay.map(|delay| format!(" delay={}", compact_text(delay)));
+        let loss = loss.map(|loss| format!(" loss={}", compact_text(loss)));
         let changes: String = [rate, delay, loss].into_iter().flatten().collect();
-        write!(f, "{}{changes}", compact(self.after))
+        write!(f, "{}{changes}", compact_text(self.after))
     }
 }
 
 /// Returns a quantity without the space before its unit.
-pub(crate) fn compact(quantity: impl Display) -> String {
+pub(crate) fn compact_text(quantity: impl Display) -> String {
     quantity.to_string().replace(' ', "")
 }
 
-pub(crate) fn joined(parts: &[impl Display], separator: &str) -> String {
+pub(crate) fn joined_text(parts: &[impl Display], separator: &str) -> String {
     parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
 }

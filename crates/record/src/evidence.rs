@@ -63,8 +63,8 @@ impl Evidence {
 
     /// Returns the evidence of `measurement`, with the bandwidth that the user stated, if any; of the upload where data
     /// goes both ways, whose streams are numbered first.
-    pub fn of(measurement: &Measurement, bandwidth: Option<BitRate>, framing: Framing) -> Self {
-        let (sender, receiver) = (measurement.sender(), measurement.receiver());
+    pub fn from_measurement(measurement: &Measurement, bandwidth: Option<BitRate>, framing: Framing) -> Self {
+        let (sender, receiver) = (measurement.sending_end(), measurement.receiving_end());
         let steady = measurement.summary.steady;
         let judged = |sample: &&Sample| sample.stream < measurement.request.streams;
         Self {
@@ -73,8 +73,8 @@ impl Evidence {
             receiver: receiver.settings.clone(),
             sender_sockets: sender.sockets.clone(),
             receiver_sockets: receiver.sockets.clone(),
-            sender_machine: machine(sender),
-            receiver_machine: machine(receiver),
+            sender_machine: machine_of_end(sender),
+            receiver_machine: machine_of_end(receiver),
             program: None,
             is_watched: false,
             sender_samples: sender.samples.iter().filter(judged).cloned().collect(),
@@ -93,12 +93,12 @@ impl Evidence {
 /// Returns the median round-trip time under load after the `ramp`: of echo requests or, without them, of the
 /// connections.
 fn loaded_rtt(measurement: &Measurement, ramp: Span) -> Option<Span> {
-    let later = measurement.sender().samples.iter().filter(|sample| sample.at >= ramp);
+    let later = measurement.sending_end().samples.iter().filter(|sample| sample.at >= ramp);
     let of_kernel = median(later.filter_map(|sample| sample.tcp.rtt).collect());
     let of_kernel = of_kernel.filter(|_| measurement.rtt.method == RttMethod::TcpInfo);
     of_kernel.or_else(|| measurement.rtt.loaded_after(ramp))
 }
 
-fn machine(end: &EndReport) -> Machine {
+fn machine_of_end(end: &EndReport) -> Machine {
     Machine { processors: end.processors.clone(), device: end.device.clone(), storage: end.storage }
 }

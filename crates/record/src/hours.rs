@@ -20,7 +20,7 @@ pub struct DailyHours {
 
 impl DailyHours {
     /// Returns the time from `now`, a time since midnight, until the hours begin: nothing within them.
-    pub fn wait(self, now: Span) -> Span {
+    pub fn wait_until_start(self, now: Span) -> Span {
         let since = |from: Span| if now >= from { now - from } else { now + DAY - from };
         let length = if self.to > self.from { self.to - self.from } else { self.to + DAY - self.from };
         if since(self.from) < length { Span::ZERO } else { DAY - since(self.from) }
@@ -81,12 +81,12 @@ mod tests {
     fn hours_are_waited_for_and_may_pass_midnight() {
         let hours = |text: &str| text.parse::<DailyHours>().unwrap();
         let night = hours("01:00-05:00");
-        assert_eq!(night.wait(minutes(0)), minutes(60));
-        assert_eq!([60, 299].map(|now| night.wait(minutes(now))), [Span::ZERO; 2]);
-        assert_eq!([300, 720].map(|now| night.wait(minutes(now))), [minutes(22 * 60 - 120), minutes(780)]);
+        assert_eq!(night.wait_until_start(minutes(0)), minutes(60));
+        assert_eq!([60, 299].map(|now| night.wait_until_start(minutes(now))), [Span::ZERO; 2]);
+        assert_eq!([300, 720].map(|now| night.wait_until_start(minutes(now))), [minutes(22 * 60 - 120), minutes(780)]);
         let late = hours("22:00-04:30");
-        assert_eq!([1320, 1439, 0, 269].map(|now| late.wait(minutes(now))), [Span::ZERO; 4]);
-        assert_eq!(late.wait(minutes(270)), minutes(1050));
+        assert_eq!([1320, 1439, 0, 269].map(|now| late.wait_until_start(minutes(now))), [Span::ZERO; 4]);
+        assert_eq!(late.wait_until_start(minutes(270)), minutes(1050));
     }
 
     #[test]

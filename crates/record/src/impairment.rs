@@ -2,7 +2,7 @@
 
 use fullpipe_units::{Ratio, Span};
 
-use crate::effects_text::{compact, edits, joined, probability, reorders, steps};
+use crate::effects_text::{compact_text, joined_text, parse_edits, parse_probability, parse_reorders, parse_steps};
 use crate::{Distribution, Effects, Jitter, Queueing};
 
 /// Something that an emulated path does to packets: a field of [`Effects`] and its text forms.
@@ -10,7 +10,7 @@ use crate::{Distribution, Effects, Jitter, Queueing};
 /// Scenario keys, the keys of `--path`, the refusals of other backends and the description of a path all come from
 /// [`IMPAIRMENTS`].
 #[derive(Debug)]
-pub struct Impairment {
+pub struct PathImpairment {
     /// The field of [`Effects`], as JSON has it.
     pub field: &'static str,
     /// Name of the impairment in the plural, for messages: "policers".
@@ -30,7 +30,7 @@ pub struct ImpairmentKey {
     pub set: fn(&mut Effects, &str) -> Result<(), String>,
 }
 
-impl Impairment {
+impl PathImpairment {
     /// Returns true if the path does this.
     pub fn is_in(&self, effects: &Effects) -> bool {
         (self.text)(effects).is_some()
@@ -39,98 +39,107 @@ impl Impairment {
 
 impl Effects {
     /// Returns the impairments of the path, each as text: `policer=20Mbit/s 64KiB`.
-    pub fn texts(&self) -> Vec<String> {
+    pub fn effect_texts(&self) -> Vec<String> {
         IMPAIRMENTS.iter().filter_map(|impairment| (impairment.text)(self)).collect()
     }
 }
 
 /// Every field of [`Effects`].
-pub const IMPAIRMENTS: &[Impairment] = &[
-    Impairment {
+pub const IMPAIRMENTS: &[PathImpairment] = &[
+    PathImpairment {
         field: "losses",
         plural: "losses in bursts or of listed packets",
         keys: &[],
         text: |effects| effects.losses.as_ref().map(|losses| format!("loss={losses}")),
     },
-    Impairment {
+    PathImpairment {
         field: "queue_packets",
         plural: "queues in packets",
         keys: &[],
         text: |effects| effects.queue_packets.map(|packets| format!("queue={packets}packets")),
     },
-    Impairment {
+    PathImpairment {
         field: "queueing",
         plural: "managed queues",
-        keys: &[ImpairmentKey { name: "aqm", set: |effects, text| put(&mut effects.queueing, text.parse()) }],
+        keys: &[ImpairmentKey { name: "aqm", set: |effects, text| set_field(&mut effects.queueing, text.parse()) }],
         text: |effects| (effects.queueing != Queueing::DropTail).then(|| format!("aqm={}", effects.queueing)),
     },
-    Impairment {
+    PathImpairment {
         field: "policer",
         plural: "policers",
         keys: &[ImpairmentKey {
             name: "policer",
-            set: |effects, text| put(&mut effects.policer, text.parse().map(Some)),
+            set: |effects, text| set_field(&mut effects.policer, text.parse().map(Some)),
         }],
         text: |effects| effects.policer.map(|policer| format!("policer={policer}")),
     },
-    Impairment {
+    PathImpairment {
         field: "narrow",
         plural: "narrow links",
         keys: &[ImpairmentKey {
             name: "narrow",
-            set: |effects, text| put(&mut effects.narrow, text.parse().map(Some)),
+            set: |effects, text| set_field(&mut effects.narrow, text.parse().map(Some)),
         }],
         text: |effects| effects.narrow.map(|narrow| format!("narrow={narrow}")),
     },
-    Impairment {
+    PathImpairment {
         field: "edits",
         plural: "middleboxes",
-        keys: &[ImpairmentKey { name: "edits", set: |effects, text| put(&mut effects.edits, edits(text)) }],
-        text: |effects| (!effects.edits.is_empty()).then(|| format!("edits={}", joined(&effects.edits, " "))),
+        keys: &[ImpairmentKey { name: "edits", set: |effects, text| set_field(&mut effects.edits, parse_edits(text)) }],
+        text: |effects| (!effects.edits.is_empty()).then(|| format!("edits={}", joined_text(&effects.edits, " "))),
     },
-    Impairment {
+    PathImpairment {
         field: "duplicated",
         plural: "duplicates",
         keys: &[ImpairmentKey {
             name: "duplicate",
-            set: |effects, text| put(&mut effects.duplicated, probability(text)),
+            set: |effects, text| set_field(&mut effects.duplicated, parse_probability(text)),
         }],
-        text: |effects| share("duplicate", effects.duplicated),
+        text: |effects| share_text("duplicate", effects.duplicated),
     },
-    Impairment {
+    PathImpairment {
         field: "corrupted",
         plural: "wrong bits",
-        keys: &[ImpairmentKey { name: "corrupt", set: |effects, text| put(&mut effects.corrupted, probability(text)) }],
-        text: |effects| share("corrupt", effects.corrupted),
+        keys: &[ImpairmentKey {
+            name: "corrupt",
+            set: |effects, text| set_field(&mut effects.corrupted, parse_probability(text)),
+        }],
+        text: |effects| share_text("corrupt", effects.corrupted),
     },
-    Impairment {
+    PathImpairment {
         field: "reordering",
         plural: "reordering",
         keys: &[ImpairmentKey {
             name: "reorder",
-            set: |effects, text| put(&mut effects.reordering, text.parse().map(Some)),
+            set: |effects, text| set_field(&mut effects.reordering, text.parse().map(Some)),
         }],
         text: |effects| effects.reordering.map(|reordering| format!("reorder={reordering}")),
     },
-    Impairment {
+    PathImpairment {
         field: "jitter",
         plural: "jitter",
         keys: &[
-            ImpairmentKey { name: "jitter", set: |effects, text| put(&mut jitter(effects).distribution, text.parse()) },
+            ImpairmentKey {
+                name: "jitter",
+                set: |effects, text| set_field(&mut jitter_mut(effects).distribution, text.parse()),
+            },
             ImpairmentKey {
                 name: "jitter_order",
-                set: |effects, text| put(&mut jitter(effects).reorders, reorders(text)),
+                set: |effects, text| set_field(&mut jitter_mut(effects).reorders, parse_reorders(text)),
             },
         ],
         text: |effects| effects.jitter.as_ref().map(jitter_text),
     },
-    Impairment {
+    PathImpairment {
         field: "steps",
         plural: "changes over time",
-        keys: &[ImpairmentKey { name: "changes", set: |effects, text| put(&mut effects.steps, steps(text)) }],
-        text: |effects| (!effects.steps.is_empty()).then(|| format!("changes={}", joined(&effects.steps, "; "))),
+        keys: &[ImpairmentKey {
+            name: "changes",
+            set: |effects, text| set_field(&mut effects.steps, parse_steps(text)),
+        }],
+        text: |effects| (!effects.steps.is_empty()).then(|| format!("changes={}", joined_text(&effects.steps, "; "))),
     },
-    Impairment {
+    PathImpairment {
         field: "opportunities",
         plural: "traces",
         keys: &[],
@@ -138,16 +147,16 @@ pub const IMPAIRMENTS: &[Impairment] = &[
     },
 ];
 
-fn put<T>(field: &mut T, value: Result<T, String>) -> Result<(), String> {
+fn set_field<T>(field: &mut T, value: Result<T, String>) -> Result<(), String> {
     value.map(|value| *field = value)
 }
 
-fn share(key: &str, share: Ratio) -> Option<String> {
-    (share > Ratio::ZERO).then(|| format!("{key}={}", compact(share)))
+fn share_text(key: &str, share: Ratio) -> Option<String> {
+    (share > Ratio::ZERO).then(|| format!("{key}={}", compact_text(share)))
 }
 
 /// Returns the jitter of the path, which is none until one of its keys sets it.
-fn jitter(effects: &mut Effects) -> &mut Jitter {
+fn jitter_mut(effects: &mut Effects) -> &mut Jitter {
     effects.jitter.get_or_insert(Jitter { distribution: Distribution::Uniform(Span::ZERO), reorders: false })
 }
 
@@ -195,7 +204,7 @@ mod tests {
             "changes=10s rate=50Mbit/s delay=20ms; 20s loss=1%",
         ];
         for text in texts {
-            assert_eq!(read(text).texts(), [text]);
+            assert_eq!(read(text).effect_texts(), [text]);
         }
         let with_keys = IMPAIRMENTS.iter().filter(|impairment| !impairment.keys.is_empty());
         assert!(with_keys.clone().all(|impairment| texts.iter().any(|text| impairment.is_in(&read(text)))));
@@ -204,6 +213,6 @@ mod tests {
 
     #[test]
     fn a_path_without_effects_has_nothing_to_describe() {
-        assert!(Effects::default().texts().is_empty());
+        assert!(Effects::default().effect_texts().is_empty());
     }
 }

@@ -47,14 +47,14 @@ pub struct EchoPhase {
 
 impl EchoPhase {
     /// The phase of `echoes`, in the order in which they were sent.
-    fn of(echoes: &[Echo]) -> Self {
-        let rtts = rtts(echoes);
+    fn from_echoes(echoes: &[Echo]) -> Self {
+        let rtts = echo_rtts(echoes);
         Self {
             sent: echoes.len() as u64,
             lost: (echoes.len() - rtts.len()) as u64,
-            jitter: jitter(&rtts),
-            rtt: RttStats::of(rtts),
-            host: RttStats::of(echoes.iter().filter_map(|echo| echo.host).collect()),
+            jitter: mean_jitter(&rtts),
+            rtt: RttStats::from_samples(rtts),
+            host: RttStats::from_samples(echoes.iter().filter_map(|echo| echo.host).collect()),
         }
     }
 }
@@ -82,14 +82,14 @@ impl EchoReport {
     const MIN_OF_PART: usize = 5;
 
     /// Returns the report of `echoes`, in the order in which they were sent, about a `load`.
-    fn of(echoes: &[Echo], load: LoadTime) -> Self {
-        let [before, during, after] = phases(echoes, load);
+    fn from_echoes(echoes: &[Echo], load: LoadTime) -> Self {
+        let [before, during, after] = split_phases(echoes, load);
         let step = echoes.len().div_ceil(Self::MAX_SAMPLES).max(1);
         Self {
             load,
-            before: EchoPhase::of(&before),
-            during: EchoPhase::of(&during),
-            after: EchoPhase::of(&after),
+            before: EchoPhase::from_echoes(&before),
+            during: EchoPhase::from_echoes(&during),
+            after: EchoPhase::from_echoes(&after),
             samples: echoes.iter().step_by(step).copied().collect(),
         }
     }
@@ -110,16 +110,16 @@ impl RttReport {
 }
 
 /// Echo requests before, during and after a `load`.
-fn phases(echoes: &[Echo], load: LoadTime) -> [Vec<Echo>; 3] {
+fn split_phases(echoes: &[Echo], load: LoadTime) -> [Vec<Echo>; 3] {
     let chosen = |wanted: &dyn Fn(&Echo) -> bool| echoes.iter().filter(|echo| wanted(echo)).copied().collect();
     let before: Vec<Echo> = chosen(&|echo| echo.at + echo.rtt.unwrap_or_default() < load.began);
-    let ramp = rtts(&before).into_iter().min().unwrap_or_default() * 2;
+    let ramp = echo_rtts(&before).into_iter().min().unwrap_or_default() * 2;
     let from = load.from.max(load.began + ramp);
     let during = chosen(&|echo| (from..=load.to).contains(&echo.at));
     [before, during, chosen(&|echo| load.settled.is_some_and(|settled| echo.at >= settled))]
 }
 
-fn rtts(echoes: &[Echo]) -> Vec<Span> {
+fn echo_rtts(echoes: &[Echo]) -> Vec<Span> {
     echoes.iter().filter_map(|echo| echo.rtt).collect()
 }
 
@@ -133,21 +133,25 @@ impl RttReport {
         handshake: Option<Span>,
         by_load: Vec<Span>,
     ) -> Self {
-        let [before, during, after] = phases(echoes, load);
-        let idle = RttStats::of([rtts(&before), rtts(&after)].concat());
-        let idle = idle.or_else(|| RttStats::of(handshake.into_iter().collect()));
+        let [before, during, after] = split_phases(echoes, load);
+        let idle = RttStats::from_samples([echo_rtts(&before), echo_rtts(&after)].concat());
+        let idle = idle.or_else(|| RttStats::from_samples(handshake.into_iter().collect()));
         Self {
-            responsiveness: Responsiveness::of(rtts(&during), by_load),
-            echoes: Some(EchoReport::of(echoes, load)),
-            ..Self::of(method, idle, RttStats::of(rtts(&during)))
+            responsiveness: Responsiveness::from_rtts(echo_rtts(&during), by_load),
+            echoes: Some(EchoReport::from_echoes(echoes, load)),
+            ..Self::from_stats(method, idle, RttStats::from_samples(echo_rtts(&during)))
         }
     }
 
     /// From the kernel's own estimates: of the `handshake`, and of the connections that carry the load.
     pub fn of_kernel(handshake: Option<Span>, by_load: Vec<Span>) -> Self {
         Self {
-            responsiveness: Responsiveness::of(Vec::new(), by_load.clone()),
-            ..Self::of(RttMethod::TcpInfo, RttStats::of(handshake.into_iter().collect()), RttStats::of(by_load))
+            responsiveness: Responsiveness::from_rtts(Vec::new(), by_load.clone()),
+            ..Self::from_stats(
+                RttMethod::TcpInfo,
+                RttStats::from_samples(handshake.into_iter().collect()),
+                RttStats::from_samples(by_load),
+            )
         }
     }
 }
@@ -163,9 +167,12 @@ pub struct Inflation {
 
 impl Inflation {
     /// From the `idle` round-trip times to the `loaded` ones.
-    pub fn of(idle: &RttStats, loaded: &RttStats) -> Self {
+    pub fn from_stats(idle: &RttStats, loaded: &RttStats) -> Self {
         let (idle, loaded) = (idle.median, loaded.median);
-        Self { added: loaded.saturating_sub(idle), ratio: Ratio::of(loaded.as_secs_f64(), idle.as_secs_f64()) }
+        Self {
+            added: loaded.saturating_sub(idle),
+            ratio: Ratio::from_quotient(loaded.as_secs_f64(), idle.as_secs_f64()),
+        }
     }
 }
 
@@ -191,7 +198,7 @@ pub struct Responsiveness {
 impl Responsiveness {
     /// From round-trip times of echo requests, `by_echo`, and of the load itself, `by_load`, each in any order; `None`
     /// where there are none.
-    pub fn of(by_echo: Vec<Span>, by_load: Vec<Span>) -> Option<Self> {
+    pub fn from_rtts(by_echo: Vec<Span>, by_load: Vec<Span>) -> Option<Self> {
         let [by_echo, by_load] = [by_echo, by_load].map(|rtts| trimmed_mean(rtts).map(per_minute));
         let known: Vec<f64> = [by_echo, by_load].into_iter().flatten().collect();
         let mean = known.iter().sum::<f64>() / known.len() as f64;
@@ -217,7 +224,7 @@ fn trimmed_mean(mut values: Vec<Span>) -> Option<Span> {
 }
 
 /// The mean difference between each of `rtts` and the next.
-fn jitter(rtts: &[Span]) -> Option<Span> {
+fn mean_jitter(rtts: &[Span]) -> Option<Span> {
     let changes = rtts.windows(2).map(|pair| pair[0].max(pair[1]).saturating_sub(pair[0].min(pair[1])));
     let sum: Span = changes.sum();
     let pairs = rtts.len().checked_sub(1).filter(|&pairs| pairs > 0)?;
@@ -262,7 +269,7 @@ mod tests {
             echo(130, Some(10)),
         ];
         let load = LoadTime { began: millis(30), from: millis(30), to: millis(85), settled: Some(millis(125)) };
-        let report = EchoReport::of(&echoes, load);
+        let report = EchoReport::from_echoes(&echoes, load);
         let counts = [report.before, report.during, report.after].map(|phase| (phase.sent, phase.lost));
         assert_eq!(counts, [(3, 1), (4, 1), (1, 0)]);
         assert_eq!(report.before.jitter, Some(millis(4)));
@@ -280,16 +287,16 @@ mod tests {
         assert_eq!(unseen.idle.map(|idle| (idle.count, idle.median)), Some((1, millis(12))));
         assert_eq!(unseen.responsiveness.unwrap().by_load, Some(1_500));
         assert_eq!(rtt.loaded_after(millis(30)), Some(millis(34)), "too few were sent since then");
-        let later = EchoReport::of(&echoes, LoadTime { from: millis(65), settled: None, ..load });
+        let later = EchoReport::from_echoes(&echoes, LoadTime { from: millis(65), settled: None, ..load });
         assert_eq!((later.during.sent, later.after), (2, EchoPhase::default()));
     }
 
     #[test]
     fn inflation_is_between_medians() {
-        let of = |rtts: [u64; 3]| RttStats::of(rtts.map(millis).to_vec()).unwrap();
-        let inflation = Inflation::of(&of([50, 50, 51]), &of([90, 100, 130]));
+        let of = |rtts: [u64; 3]| RttStats::from_samples(rtts.map(millis).to_vec()).unwrap();
+        let inflation = Inflation::from_stats(&of([50, 50, 51]), &of([90, 100, 130]));
         assert_eq!(inflation, Inflation { added: millis(50), ratio: Ratio::new(2.0) });
-        let none = Inflation::of(&of([50, 50, 51]), &of([25, 25, 25]));
+        let none = Inflation::from_stats(&of([50, 50, 51]), &of([25, 25, 25]));
         assert_eq!((none.added, none.ratio), (Span::ZERO, Ratio::new(0.5)));
     }
 
@@ -298,15 +305,16 @@ mod tests {
         // 19 of 20 count: 100 ms by echo, which is 600 a minute; 200 ms within, which is 300.
         let with_outlier = |rtt| [vec![millis(rtt); 19], vec![millis(5_000)]].concat();
         assert_eq!(
-            Responsiveness::of(with_outlier(100), with_outlier(200)),
+            Responsiveness::from_rtts(with_outlier(100), with_outlier(200)),
             Some(Responsiveness { per_minute: 450, by_echo: Some(600), by_load: Some(300) })
         );
         assert_eq!(
-            Responsiveness::of(vec![millis(80), millis(120)], vec![]).map(|known| (known.per_minute, known.by_load)),
+            Responsiveness::from_rtts(vec![millis(80), millis(120)], vec![])
+                .map(|known| (known.per_minute, known.by_load)),
             Some((750, None)),
             "95 % of two is one"
         );
-        assert_eq!(Responsiveness::of(vec![], vec![]), None);
+        assert_eq!(Responsiveness::from_rtts(vec![], vec![]), None);
     }
 
     proptest! {
@@ -325,7 +333,7 @@ mod tests {
                 to: millis(to),
                 settled: settled.map(millis),
             };
-            let report = EchoReport::of(&echoes, load);
+            let report = EchoReport::from_echoes(&echoes, load);
             prop_assert!(report.samples.len() <= EchoReport::MAX_SAMPLES);
             for phase in [report.before, report.during, report.after] {
                 prop_assert!(phase.sent <= echoes.len() as u64);
@@ -346,7 +354,7 @@ mod tests {
             let all: Vec<u64> = by_echo.iter().chain(&by_load).copied().collect();
             let [least, most] = [all.iter().min(), all.iter().max()].map(|rtt| *rtt.unwrap());
             let spans = |rtts: Vec<u64>| rtts.into_iter().map(millis).collect();
-            let rate = Responsiveness::of(spans(by_echo), spans(by_load)).unwrap().per_minute as f64;
+            let rate = Responsiveness::from_rtts(spans(by_echo), spans(by_load)).unwrap().per_minute as f64;
             prop_assert!(rate <= 60_000.0 / least as f64 + 1.0 && rate >= 60_000.0 / most as f64 - 1.0);
         }
     }

@@ -109,9 +109,9 @@ macro_rules! legal_verdicts {
             /// Every legal verdict, in the order of the table.
             pub const ALL: &'static [Self] = &[$($(Self::$kind($verdicts::$row),)+)+];
 
-            const fn row(self) -> Row {
+            const fn table_row(self) -> VerdictRow {
                 match self {
-                    $($(Self::$kind($verdicts::$row) => Row {
+                    $($(Self::$kind($verdicts::$row) => VerdictRow {
                         kind: Limit::$kind,
                         cause: Cause::$cause,
                         at: At::$at,
@@ -209,7 +209,7 @@ legal_verdicts! {
 }
 
 /// One row of the table.
-struct Row {
+struct VerdictRow {
     kind: Limit,
     cause: Cause,
     at: At,
@@ -219,39 +219,42 @@ struct Row {
 
 impl LegalVerdict {
     /// Returns the verdict of this kind, cause and end; `None` where they do not belong together.
-    pub fn of(kind: Limit, cause: Cause, at: At) -> Option<Self> {
-        Self::ALL.iter().copied().find(|verdict| (verdict.kind(), verdict.cause(), verdict.at()) == (kind, cause, at))
+    pub fn from_parts(kind: Limit, cause: Cause, at: At) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|verdict| (verdict.limit_kind(), verdict.limit_cause(), verdict.limit_place()) == (kind, cause, at))
     }
 
     /// Returns the first verdict of the table with this name, such as `loss/policer`; one cause has one page, whichever
     /// end it is at.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|verdict| verdict.name() == name)
     }
 
     /// Returns the limit.
-    pub const fn kind(self) -> Limit {
-        self.row().kind
+    pub const fn limit_kind(self) -> Limit {
+        self.table_row().kind
     }
 
     /// Returns the cause of the limit.
-    pub const fn cause(self) -> Cause {
-        self.row().cause
+    pub const fn limit_cause(self) -> Cause {
+        self.table_row().cause
     }
 
     /// Returns the end, or the part of the path, that has the limit.
-    pub const fn at(self) -> At {
-        self.row().at
+    pub const fn limit_place(self) -> At {
+        self.table_row().at
     }
 
     /// Returns kind and cause as JSON has them: `receive-window/so-rcvbuf`.
     pub const fn name(self) -> &'static str {
-        self.row().name
+        self.table_row().name
     }
 
     /// Returns the page of the documentation about this kind and cause, in Markdown.
-    pub const fn page(self) -> &'static str {
-        self.row().page
+    pub const fn documentation_page(self) -> &'static str {
+        self.table_row().page
     }
 }
 
@@ -265,7 +268,7 @@ struct Triple {
 
 impl From<LegalVerdict> for Triple {
     fn from(verdict: LegalVerdict) -> Self {
-        Self { kind: verdict.kind(), cause: verdict.cause(), at: verdict.at() }
+        Self { kind: verdict.limit_kind(), cause: verdict.limit_cause(), at: verdict.limit_place() }
     }
 }
 
@@ -273,7 +276,8 @@ impl TryFrom<Triple> for LegalVerdict {
     type Error = String;
 
     fn try_from(Triple { kind, cause, at }: Triple) -> Result<Self, String> {
-        Self::of(kind, cause, at).ok_or_else(|| format!("{}/{cause:?} at {at:?} is no legal verdict", kind.name()))
+        Self::from_parts(kind, cause, at)
+            .ok_or_else(|| format!("{}/{cause:?} at {at:?} is no legal verdict", kind.name()))
     }
 }
 
@@ -288,7 +292,7 @@ mod tests {
             let json = serde_json::to_value(verdict).unwrap();
             let name = format!("{}/{}", json["kind"].as_str().unwrap(), json["cause"].as_str().unwrap());
             assert_eq!(name, verdict.name());
-            assert_eq!(verdict.kind().name(), json["kind"], "{name}");
+            assert_eq!(verdict.limit_kind().name(), json["kind"], "{name}");
         }
     }
 
@@ -302,9 +306,9 @@ mod tests {
     #[test]
     fn a_page_has_the_name_of_its_verdict_and_its_ends() {
         for verdict in LegalVerdict::ALL {
-            let (name, page) = (verdict.name(), verdict.page());
+            let (name, page) = (verdict.name(), verdict.documentation_page());
             assert!(page.starts_with(&format!("# {name}\n")), "{name}: {page:.60}");
-            let at = serde_json::to_value(verdict.at()).unwrap();
+            let at = serde_json::to_value(verdict.limit_place()).unwrap();
             let ends = page.lines().find_map(|line| line.strip_prefix("At: ")).unwrap_or_else(|| panic!("{name}"));
             assert!(ends.split(", ").any(|end| at == end), "{name} at {at}: {ends}");
         }
@@ -312,12 +316,12 @@ mod tests {
 
     #[test]
     fn what_does_not_belong_together_is_no_verdict() {
-        assert_eq!(LegalVerdict::of(Limit::Loss, Cause::SoRcvbuf, At::Path), None);
+        assert_eq!(LegalVerdict::from_parts(Limit::Loss, Cause::SoRcvbuf, At::Path), None);
         let wrong = r#"{"kind": "loss", "cause": "random", "at": "sender"}"#;
         let error = serde_json::from_str::<LegalVerdict>(wrong).unwrap_err().to_string();
         assert!(error.contains("loss/Random at Sender is no legal verdict"), "{error}");
         let right = LegalVerdict::from(LossVerdict::Random);
-        assert_eq!(LegalVerdict::of(Limit::Loss, Cause::Random, At::Path), Some(right));
-        assert_eq!(LegalVerdict::named("loss/random"), Some(right));
+        assert_eq!(LegalVerdict::from_parts(Limit::Loss, Cause::Random, At::Path), Some(right));
+        assert_eq!(LegalVerdict::from_name("loss/random"), Some(right));
     }
 }

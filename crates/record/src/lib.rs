@@ -80,7 +80,7 @@ pub use host::{
     HostMemory, HostReport, HostRoute, HostUndone, KernelDefect,
 };
 pub use hours::DailyHours;
-pub use impairment::{IMPAIRMENTS, Impairment, ImpairmentKey};
+pub use impairment::{IMPAIRMENTS, ImpairmentKey, PathImpairment};
 pub use lab::{LabCrossTraffic, LabDatagrams, LabReport, LabStep, Published};
 pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
 pub use legal::{
@@ -99,7 +99,7 @@ pub use path_status::{DirectionStatus, PathStatus};
 pub use placement::Placement;
 pub use prediction::{Ceiling, Limit, Prediction, Ramp};
 pub use programs::{ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRow, ProgramRun, ProgramsReport};
-pub use progress::{Progress, SNAPSHOT_SPREAD};
+pub use progress::{SNAPSHOT_SPREAD, TransferProgress};
 pub use ramp::{RampReport, RampStep};
 pub use relay::{
     RelayCompression, RelayEnding, RelayJoined, RelayLimit, RelayProgress, RelayStretch, RelayedConnection,
@@ -109,7 +109,7 @@ pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo, packets_wait};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
 pub use simulation::{Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport};
-pub use steady::{RAMP_ROUND_TRIPS, least_rtt, steady, steady_of_receiver};
+pub use steady::{RAMP_ROUND_TRIPS, find_steady, least_rtt, steady_of_receiver};
 pub use sweep::{
     SweepAnswer, SweepCell, SweepCost, SweepDevice, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepLoad,
     SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun, SweepRunRecord, SweepShape, SweepTraffic,

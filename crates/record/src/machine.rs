@@ -105,7 +105,7 @@ pub struct DeviceCounts {
 
 impl DeviceCounts {
     /// Returns the counts since `earlier`; `None` if they are of another device, or began anew.
-    pub fn since(&self, earlier: &Self) -> Option<Self> {
+    pub fn counts_since(&self, earlier: &Self) -> Option<Self> {
         let more = |now: ByteCount, before: ByteCount| now.get().checked_sub(before.get()).map(ByteCount::new);
         (self.name == earlier.name).then_some(())?;
         Some(Self {

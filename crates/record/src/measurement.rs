@@ -78,7 +78,7 @@ pub struct Cpu {
 
 impl Cpu {
     /// Both together.
-    pub fn total(&self) -> Ratio {
+    pub fn total_share(&self) -> Ratio {
         Ratio::new(self.user.get() + self.system.get())
     }
 }
@@ -181,12 +181,12 @@ pub struct EndReport {
 
 impl EndReport {
     /// Thins the samples to about `max`.
-    pub fn thin(&mut self, ramp: Option<Span>, max: usize) {
+    pub fn thin_samples(&mut self, ramp: Option<Span>, max: usize) {
         if self.samples.is_empty() || self.thinning.is_some() {
             return;
         }
-        let rule = Thinning::of(&self.samples, ramp, max);
-        self.samples = rule.apply(std::mem::take(&mut self.samples));
+        let rule = Thinning::from_samples(&self.samples, ramp, max);
+        self.samples = rule.apply_rule(std::mem::take(&mut self.samples));
         self.thinning = Some(rule);
     }
 }
@@ -241,7 +241,7 @@ impl Datagrams {
     /// datagram that was lost then and has come since is lost no more. Jitter and extent, of which there is no
     /// difference, are those of now.
     #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
+    pub fn counts_since(&self, earlier: &Self) -> Self {
         Self {
             received: self.received.saturating_sub(earlier.received),
             lost: self.lost.saturating_sub(earlier.lost),
@@ -386,7 +386,7 @@ pub struct RttStats {
 
 impl RttStats {
     /// Statistics of `samples`, in any order; `None` where there are none.
-    pub fn of(mut samples: Vec<Span>) -> Option<Self> {
+    pub fn from_samples(mut samples: Vec<Span>) -> Option<Self> {
         samples.sort_unstable();
         let (&min, &max) = (samples.first()?, samples.last()?);
         let quantile = |q: f64| samples[((samples.len() - 1) as f64 * q).round() as usize];
@@ -417,8 +417,8 @@ pub struct RttReport {
 
 impl RttReport {
     /// From `idle` and `loaded` round-trip times alone.
-    pub(crate) fn of(method: RttMethod, idle: Option<RttStats>, loaded: Option<RttStats>) -> Self {
-        let inflation = idle.zip(loaded).map(|(idle, loaded)| Inflation::of(&idle, &loaded));
+    pub(crate) fn from_stats(method: RttMethod, idle: Option<RttStats>, loaded: Option<RttStats>) -> Self {
+        let inflation = idle.zip(loaded).map(|(idle, loaded)| Inflation::from_stats(&idle, &loaded));
         Self { method, idle, loaded, inflation, responsiveness: None, echoes: None }
     }
 }
@@ -569,7 +569,7 @@ impl Measurement {
     }
 
     /// Returns the addresses of the first connection with data, this end's first; `None` where they are not known.
-    pub fn connection(&self) -> Option<[SocketAddr; 2]> {
+    pub fn first_connection(&self) -> Option<[SocketAddr; 2]> {
         let socket = self.local.sockets.first()?;
         Some([socket.local.parse().ok()?, socket.remote.parse().ok()?])
     }
@@ -579,11 +579,11 @@ impl Measurement {
     /// that stands in `thinning`, and the kernel's view in the intervals of streams only if there
     /// are at most 500 of those.
     #[must_use]
-    pub fn bounded(mut self) -> Self {
-        self.web100 = self.web100();
+    pub fn to_bounded(mut self) -> Self {
+        self.web100 = self.web100_report();
         let ramp = self.summary.steady.map(|steady| steady.ramp);
         for end in [&mut self.local, &mut self.remote] {
-            end.thin(ramp, MAX_SAMPLES);
+            end.thin_samples(ramp, MAX_SAMPLES);
         }
         if self.intervals.iter().map(|interval| interval.streams.len()).sum::<usize>() > MAX_STREAM_INTERVALS {
             self.intervals.iter_mut().flat_map(|interval| &mut interval.streams).for_each(|stream| stream.tcp = None);
@@ -591,7 +591,7 @@ impl Measurement {
         self
     }
 
-    fn web100(&self) -> Option<Web100Report> {
+    fn web100_report(&self) -> Option<Web100Report> {
         if self.request.transport == Transport::Udp {
             return None;
         }
@@ -600,13 +600,13 @@ impl Measurement {
         let of_stream = |stream: &StreamSummary| {
             let sender = if stream.direction == Direction::Download { &remote } else { &local };
             let samples = sender.get(&stream.stream).map_or(&[][..], Vec::as_slice);
-            Web100::of(samples.iter().copied(), no_delay)
+            Web100::from_samples(samples.iter().copied(), no_delay)
         };
-        Some(Web100Report::of(self.streams.iter().map(of_stream).collect()))
+        Some(Web100Report::from_streams(self.streams.iter().map(of_stream).collect()))
     }
 
     /// The end that sent the data; where data went both ways, this one.
-    pub fn sender(&self) -> &EndReport {
+    pub fn sending_end(&self) -> &EndReport {
         match self.request.direction {
             Direction::Upload | Direction::Both => &self.local,
             Direction::Download => &self.remote,
@@ -622,12 +622,12 @@ impl Measurement {
 
     /// The rate at which datagrams arrive, of those that were counted. The receiver's own time is no measure of it: it
     /// ends when the control connection says so, a round trip and a full queue after the last one was sent.
-    pub fn arriving(&self) -> BitRate {
-        BitRate::of(self.summary.received, self.sending_time())
+    pub fn arrival_rate(&self) -> BitRate {
+        BitRate::from_bytes_in(self.summary.received, self.sending_time())
     }
 
     /// The end that received it.
-    pub fn receiver(&self) -> &EndReport {
+    pub fn receiving_end(&self) -> &EndReport {
         match self.request.direction {
             Direction::Upload | Direction::Both => &self.remote,
             Direction::Download => &self.local,
@@ -649,10 +649,10 @@ mod tests {
 
     #[test]
     fn quantiles_of_one_and_of_many() {
-        assert_eq!(RttStats::of(vec![]), None);
-        let one = RttStats::of(vec![Span::from_millis(7)]).unwrap();
+        assert_eq!(RttStats::from_samples(vec![]), None);
+        let one = RttStats::from_samples(vec![Span::from_millis(7)]).unwrap();
         assert_eq!((one.min, one.p99), (Span::from_millis(7), Span::from_millis(7)));
-        let hundred = RttStats::of((1..=101).rev().map(Span::from_millis).collect()).unwrap();
+        let hundred = RttStats::from_samples((1..=101).rev().map(Span::from_millis).collect()).unwrap();
         assert_eq!(
             (hundred.median, hundred.p90, hundred.p99),
             (Span::from_millis(51), Span::from_millis(91), Span::from_millis(100))
@@ -679,15 +679,15 @@ mod tests {
     fn counts_since_a_mark_are_differences_and_the_rest_is_of_now() {
         let (earlier, now) = (datagrams(2), datagrams(5));
         let expected = Datagrams { reordering_extent: now.reordering_extent, jitter: now.jitter, ..datagrams(3) };
-        assert_eq!(now.since(&earlier), expected);
-        assert_eq!(now.since(&Datagrams::default()), now);
+        assert_eq!(now.counts_since(&earlier), expected);
+        assert_eq!(now.counts_since(&Datagrams::default()), now);
     }
 
     #[test]
     fn a_loss_that_was_made_good_is_no_negative_loss() {
         let earlier = Datagrams { lost: 3, lost_like_iperf3: 3, ..Datagrams::default() };
         let now = Datagrams { received: 9, lost: 1, lost_like_iperf3: 1, ..Datagrams::default() };
-        assert_eq!(now.since(&earlier), Datagrams { received: 9, ..Datagrams::default() });
+        assert_eq!(now.counts_since(&earlier), Datagrams { received: 9, ..Datagrams::default() });
     }
 
     #[test]

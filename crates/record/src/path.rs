@@ -17,7 +17,7 @@ pub enum Framing {
 
 impl Framing {
     /// Bytes that each untagged packet costs on top of its own length.
-    pub const fn overhead(self) -> ByteCount {
+    pub const fn packet_overhead(self) -> ByteCount {
         match self {
             Self::Ethernet => ByteCount::new(38),
             Self::Ip => ByteCount::ZERO,
@@ -38,7 +38,7 @@ pub enum IpVersion {
 
 impl IpVersion {
     /// Bytes of the header.
-    pub const fn header(self) -> ByteCount {
+    pub const fn header_bytes(self) -> ByteCount {
         match self {
             Self::V4 => ByteCount::new(20),
             Self::V6 => ByteCount::new(40),
@@ -76,9 +76,9 @@ pub enum Tunnel {
 
 impl Tunnel {
     /// Bytes that it adds to each packet, where the outer packets are of version `ip`.
-    pub const fn headers(self, ip: IpVersion) -> ByteCount {
+    pub const fn header_bytes(self, ip: IpVersion) -> ByteCount {
         const UDP: u64 = 8;
-        let outer = ip.header().get();
+        let outer = ip.header_bytes().get();
         ByteCount::new(match self {
             Self::Gre => outer + 4,
             Self::Vxlan => outer + UDP + 8 + 14,
@@ -148,17 +148,17 @@ impl PathDirection {
     }
 
     /// Bytes of the rate that each packet of the hosts costs on top of its own length: tunnel, tags, framing.
-    pub fn overhead(&self) -> ByteCount {
+    pub fn packet_overhead(&self) -> ByteCount {
         const TAG: u64 = 4;
         let tags = match self.framing {
             Framing::Ethernet => ByteCount::new(TAG * u64::from(self.encapsulation.vlan_tags)),
             Framing::Ip => ByteCount::ZERO,
         };
-        self.tunnel_headers() + tags + self.framing.overhead()
+        self.tunnel_headers() + tags + self.framing.packet_overhead()
     }
 
     fn tunnel_headers(&self) -> ByteCount {
-        self.encapsulation.tunnel.map_or(ByteCount::ZERO, |tunnel| tunnel.headers(self.ip))
+        self.encapsulation.tunnel.map_or(ByteCount::ZERO, |tunnel| tunnel.header_bytes(self.ip))
     }
 }
 
@@ -176,7 +176,7 @@ pub struct Path {
 
 impl Path {
     /// A path that is the same in both directions, with half of `rtt` each way.
-    pub fn symmetric(direction: &PathDirection, rtt: Span) -> Self {
+    pub fn with_symmetric_rtt(direction: &PathDirection, rtt: Span) -> Self {
         let half = rtt / 2;
         Self {
             forward: PathDirection { delay: half, ..direction.clone() },
@@ -194,17 +194,17 @@ impl Path {
     /// those of the slowest stretch, delays are added, losses combined, and the MTU is the smallest. The other effects
     /// are those of this path alone.
     #[must_use]
-    pub fn between(&self, near: &Self, far: &Self) -> Self {
+    pub fn join_between(&self, near: &Self, far: &Self) -> Self {
         Self {
-            forward: self.forward.between(&near.forward, &far.forward),
-            reverse: self.reverse.between(&near.reverse, &far.reverse),
+            forward: self.forward.join_between(&near.forward, &far.forward),
+            reverse: self.reverse.join_between(&near.reverse, &far.reverse),
             segmentation: self.segmentation,
         }
     }
 }
 
 impl PathDirection {
-    fn between(&self, near: &Self, far: &Self) -> Self {
+    fn join_between(&self, near: &Self, far: &Self) -> Self {
         let all = [self, near, far];
         // Of equal rates, those of the middle.
         let slowest = all.into_iter().filter(|stretch| stretch.rate.is_some()).min_by_key(|stretch| stretch.rate);
@@ -235,7 +235,7 @@ mod tests {
             (Tunnel::Ipsec, 54, 74),
             (Tunnel::Pppoe, 8, 8),
         ] {
-            let headers = [IpVersion::V4, IpVersion::V6].map(|ip| tunnel.headers(ip).get());
+            let headers = [IpVersion::V4, IpVersion::V6].map(|ip| tunnel.header_bytes(ip).get());
             assert_eq!(headers, [over_v4, over_v6], "{tunnel:?}");
         }
     }
@@ -253,9 +253,10 @@ mod tests {
             encapsulation: Encapsulation::default(),
             effects: Effects::default(),
         };
-        let near = Path::symmetric(&direction(1000, 0.5, 9000), Span::from_millis(2));
-        let far = Path::symmetric(&direction(100, 0.0, 1400), Span::from_millis(4));
-        let whole = Path::symmetric(&direction(622, 0.5, 1500), Span::from_millis(100)).between(&near, &far);
+        let near = Path::with_symmetric_rtt(&direction(1000, 0.5, 9000), Span::from_millis(2));
+        let far = Path::with_symmetric_rtt(&direction(100, 0.0, 1400), Span::from_millis(4));
+        let whole =
+            Path::with_symmetric_rtt(&direction(622, 0.5, 1500), Span::from_millis(100)).join_between(&near, &far);
         assert_eq!((whole.rtt(), whole.forward.mtu.get()), (Span::from_millis(106), 1400));
         assert_eq!((whole.forward.rate, whole.forward.queue), (far.forward.rate, far.forward.queue));
         assert!((whole.forward.loss.unwrap().get() - 0.75).abs() < 1e-12);
@@ -266,6 +267,6 @@ mod tests {
         let text = r#"{"rate": null, "delay": 0, "queue": null, "loss": null, "mtu": 1500, "framing": "ethernet"}"#;
         let direction: PathDirection = serde_json::from_str(text).unwrap();
         assert_eq!((direction.ip, direction.encapsulation), (IpVersion::V4, Encapsulation::default()));
-        assert_eq!((direction.inner_mtu().get(), direction.overhead().get()), (1500, 38));
+        assert_eq!((direction.inner_mtu().get(), direction.packet_overhead().get()), (1500, 38));
     }
 }

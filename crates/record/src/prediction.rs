@@ -113,7 +113,7 @@ pub struct Prediction {
 
 impl Prediction {
     /// The ceiling of this kind, where the prediction knows one.
-    pub fn ceiling(&self, kind: Limit) -> Option<&Ceiling> {
+    pub fn find_ceiling(&self, kind: Limit) -> Option<&Ceiling> {
         self.ceilings.iter().find(|ceiling| ceiling.kind == kind)
     }
 

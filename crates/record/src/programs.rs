@@ -146,7 +146,7 @@ pub struct ProgramRun {
 
 impl ProgramRun {
     /// Returns true if the figures of the run count: the program moved the file, and the lab kept up.
-    pub fn counts(&self) -> bool {
+    pub fn is_counted(&self) -> bool {
         self.failed.is_none() && self.validity.broken.is_empty()
     }
 }

@@ -12,33 +12,33 @@ const RATE_WINDOW: Span = Span::from_millis(200);
 
 /// The bytes that had passed at any time, all streams together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
+pub struct TransferProgress {
     streams: Vec<Vec<(Span, ByteCount)>>,
 }
 
-impl Progress {
+impl TransferProgress {
     /// Returns the progress that the samples of the sending end show, without those after `until`. A stream counts what
     /// was acknowledged, or what was written where the kernel did not state that in every sample.
-    pub fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
-        Self::counting(arrived, samples, until)
+    pub fn from_samples<'a>(samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
+        Self::with_counter(arrived_bytes, samples, until)
     }
 
     /// Returns the progress that the samples of the receiving end show, without those after `until`. A stream counts
     /// what its connection received, or what the program read where the kernel did not state that in every sample.
     pub fn of_receiver<'a>(samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
-        Self::counting(|sample| sample.tcp.bytes_received, samples, until)
+        Self::with_counter(|sample| sample.tcp.bytes_received, samples, until)
     }
 
-    fn counting<'a>(count: Counter, samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
+    fn with_counter<'a>(count: Counter, samples: impl IntoIterator<Item = &'a Sample>, until: Span) -> Self {
         let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
         for sample in samples.into_iter().filter(|sample| sample.at <= until) {
             by_stream.entry(sample.stream).or_default().push(sample);
         }
-        Self { streams: by_stream.into_values().map(|samples| curve(samples, count)).collect() }
+        Self { streams: by_stream.into_values().map(|samples| stream_curve(samples, count)).collect() }
     }
 
     /// Returns the times at which all streams were sampled, in order.
-    pub fn snapshots(&self) -> Vec<Span> {
+    pub fn snapshot_times(&self) -> Vec<Span> {
         let mut times: Vec<Span> = self.streams.iter().flatten().map(|(at, _)| *at).collect();
         times.sort_unstable();
         let Some(last) = times.last().copied() else { return times };
@@ -56,36 +56,36 @@ impl Progress {
     }
 
     /// Returns the mean rate between two times; zero where they are not in this order.
-    pub fn rate(&self, from: Span, to: Span) -> BitRate {
-        BitRate::of(self.passed(to).saturating_sub(self.passed(from)), to.saturating_sub(from))
+    pub fn mean_rate(&self, from: Span, to: Span) -> BitRate {
+        BitRate::from_bytes_in(self.bytes_at(to).saturating_sub(self.bytes_at(from)), to.saturating_sub(from))
     }
 
     /// Returns the mean rate before each snapshot, over the longer of 200 ms and `rtt`; snapshots that come earlier
     /// after the start have none.
     pub fn windowed_rates(&self, rtt: Span) -> Vec<(Span, BitRate)> {
         let window = Self::rate_window(rtt);
-        let late_enough = self.snapshots().into_iter().filter(|at| *at >= window);
-        late_enough.map(|at| (at, self.rate(at - window, at))).collect()
+        let late_enough = self.snapshot_times().into_iter().filter(|at| *at >= window);
+        late_enough.map(|at| (at, self.mean_rate(at - window, at))).collect()
     }
 
-    /// Returns the length of the window over which [`Progress::windowed_rates`] takes each rate.
+    /// Returns the length of the window over which [`TransferProgress::windowed_rates`] takes each rate.
     pub fn rate_window(rtt: Span) -> Span {
         RATE_WINDOW.max(rtt)
     }
 
     /// Returns the first snapshot at which so many bytes had passed; `None` if they never had.
-    pub fn reached(&self, size: ByteCount) -> Option<Span> {
-        self.snapshots().into_iter().find(|at| self.passed(*at) >= size)
+    pub fn time_of_bytes(&self, size: ByteCount) -> Option<Span> {
+        self.snapshot_times().into_iter().find(|at| self.bytes_at(*at) >= size)
     }
 
-    fn passed(&self, at: Span) -> ByteCount {
-        self.streams.iter().map(|curve| interpolated(curve, at)).sum()
+    fn bytes_at(&self, at: Span) -> ByteCount {
+        self.streams.iter().map(|curve| interpolate_bytes(curve, at)).sum()
     }
 }
 
 /// Returns the bytes that have arrived as the sending end knows: those acknowledged, selectively too. Once a gap is
 /// filled, all that lies above it is acknowledged at once, though the path carried it before.
-fn arrived(sample: &Sample) -> Option<ByteCount> {
+fn arrived_bytes(sample: &Sample) -> Option<ByteCount> {
     let above_gaps = sample.tcp.sacked.unwrap_or_default().of_size(sample.tcp.snd_mss.unwrap_or_default());
     Some(sample.tcp.bytes_acked? + above_gaps)
 }
@@ -93,7 +93,7 @@ fn arrived(sample: &Sample) -> Option<ByteCount> {
 /// The kernel's count of the bytes that passed, where it has one.
 type Counter = fn(&Sample) -> Option<ByteCount>;
 
-fn curve(mut samples: Vec<&Sample>, count: Counter) -> Vec<(Span, ByteCount)> {
+fn stream_curve(mut samples: Vec<&Sample>, count: Counter) -> Vec<(Span, ByteCount)> {
     samples.sort_by_key(|sample| sample.at);
     let is_counted = samples.iter().all(|sample| count(sample).is_some());
     let bytes = |sample: &Sample| count(sample).filter(|_| is_counted).unwrap_or(sample.bytes);
@@ -101,12 +101,12 @@ fn curve(mut samples: Vec<&Sample>, count: Counter) -> Vec<(Span, ByteCount)> {
 }
 
 /// Linear between two samples, from nothing at the start, and level after the last.
-fn interpolated(curve: &[(Span, ByteCount)], at: Span) -> ByteCount {
+fn interpolate_bytes(curve: &[(Span, ByteCount)], at: Span) -> ByteCount {
     let after = curve.partition_point(|(time, _)| *time <= at);
     let (start, low) = if after == 0 { (Span::ZERO, ByteCount::ZERO) } else { curve[after - 1] };
     let Some((end, high)) = curve.get(after).copied() else { return low };
     let elapsed = at.saturating_sub(start).as_secs_f64() / end.saturating_sub(start).as_secs_f64();
-    low + high.saturating_sub(low).scaled(elapsed)
+    low + high.saturating_sub(low).scale_by(elapsed)
 }
 
 #[cfg(test)]
@@ -128,11 +128,11 @@ mod tests {
     #[test]
     fn streams_add_up_and_are_linear_between_samples() {
         let samples = [sample(100, 0, 0, Some(1000)), sample(101, 1, 0, Some(2020)), sample(200, 0, 0, Some(3000))];
-        let progress = Progress::of(&samples, Span::MAX);
-        assert_eq!(progress.passed(Span::from_millis(150)), ByteCount::new(2000 + 2020));
-        assert_eq!(progress.passed(Span::from_millis(50)), ByteCount::new(500 + 1000));
-        assert_eq!(progress.snapshots(), [Span::from_millis(100), Span::from_millis(200)]);
-        let reached = [3000, 3001, 5021].map(|bytes| progress.reached(ByteCount::new(bytes)));
+        let progress = TransferProgress::from_samples(&samples, Span::MAX);
+        assert_eq!(progress.bytes_at(Span::from_millis(150)), ByteCount::new(2000 + 2020));
+        assert_eq!(progress.bytes_at(Span::from_millis(50)), ByteCount::new(500 + 1000));
+        assert_eq!(progress.snapshot_times(), [Span::from_millis(100), Span::from_millis(200)]);
+        let reached = [3000, 3001, 5021].map(|bytes| progress.time_of_bytes(ByteCount::new(bytes)));
         assert_eq!(reached, [Some(Span::from_millis(100)), Some(Span::from_millis(200)), None]);
     }
 
@@ -144,8 +144,8 @@ mod tests {
             sample
         });
         let passed = |samples: &[Sample]| {
-            let progress = Progress::of(samples, Span::MAX);
-            [100, 200, 300].map(|millis| progress.passed(Span::from_millis(millis)).get())
+            let progress = TransferProgress::from_samples(samples, Span::MAX);
+            [100, 200, 300].map(|millis| progress.bytes_at(Span::from_millis(millis)).get())
         };
         assert_eq!(passed(&samples), [1000, 6000, 7000]);
         samples[1].tcp.sacked = None;
@@ -155,12 +155,18 @@ mod tests {
     #[test]
     fn a_stream_without_acknowledged_bytes_counts_what_was_written() {
         let samples = [sample(100, 0, 5000, Some(1000)), sample(200, 0, 9000, None)];
-        assert_eq!(Progress::of(&samples, Span::MAX).passed(Span::from_millis(200)), ByteCount::new(9000));
+        assert_eq!(
+            TransferProgress::from_samples(&samples, Span::MAX).bytes_at(Span::from_millis(200)),
+            ByteCount::new(9000)
+        );
     }
 
     #[test]
     fn samples_after_the_end_do_not_count() {
         let samples = [sample(100, 0, 1000, None), sample(200, 0, 9000, None)];
-        assert_eq!(Progress::of(&samples, Span::from_millis(150)).snapshots(), [Span::from_millis(100)]);
+        assert_eq!(
+            TransferProgress::from_samples(&samples, Span::from_millis(150)).snapshot_times(),
+            [Span::from_millis(100)]
+        );
     }
 }

@@ -23,29 +23,29 @@ pub struct RampStep {
 
 impl RampStep {
     /// Returns the step that `measured` shows for a load of `offered`.
-    pub fn of(offered: BitRate, measured: &Measurement) -> Self {
+    pub fn from_measurement(offered: BitRate, measured: &Measurement) -> Self {
         let carried = match measured.request.transport {
-            Transport::Udp => measured.arriving(),
+            Transport::Udp => measured.arrival_rate(),
             Transport::Tcp => measured.summary.rate,
         };
         Self {
             offered,
             carried,
             rtt: measured.rtt.loaded,
-            loss: loss(measured),
+            loss: datagram_loss(measured),
             broken_off: measured.broken_off.clone(),
         }
     }
 }
 
-fn loss(measured: &Measurement) -> Option<Ratio> {
-    let share = |part: u64, whole: u64| (whole > 0).then(|| Ratio::of(part as f64, whole as f64));
+fn datagram_loss(measured: &Measurement) -> Option<Ratio> {
+    let share = |part: u64, whole: u64| (whole > 0).then(|| Ratio::from_quotient(part as f64, whole as f64));
     if measured.request.transport == Transport::Udp {
         let seen = measured.summary.datagrams?;
         return share(seen.lost, seen.received + seen.lost);
     }
     let streams = measured.streams.len();
-    let last: Vec<_> = measured.sender().samples.iter().rev().take(streams).collect();
+    let last: Vec<_> = measured.sending_end().samples.iter().rev().take(streams).collect();
     let again: ByteCount = last.iter().map(|sample| sample.tcp.bytes_retrans).sum::<Option<ByteCount>>()?;
     let sent: ByteCount = last.iter().map(|sample| sample.tcp.bytes_sent).sum::<Option<ByteCount>>()?;
     share(again.get(), sent.get())
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn rtt(median: u64) -> Option<RttStats> {
-        RttStats::of(vec![Span::from_millis(median); 3])
+        RttStats::from_samples(vec![Span::from_millis(median); 3])
     }
 
     fn step(offered: u64, median: u64, loss: f64) -> RampStep {
@@ -110,7 +110,10 @@ mod tests {
     #[test]
     fn what_is_within_the_clocks_is_no_queue() {
         let steps = vec![step(10, 1, 0.0)];
-        assert_eq!(RampReport::new(None, RttStats::of(vec![Span::from_micros(100)]), steps, false).slower_from, None);
+        assert_eq!(
+            RampReport::new(None, RttStats::from_samples(vec![Span::from_micros(100)]), steps, false).slower_from,
+            None
+        );
         assert_eq!(RampReport::new(None, None, vec![step(10, 100, 0.0)], true).slower_from, None);
     }
 }

@@ -144,7 +144,7 @@ pub enum RelayLimit {
 impl RelayStretch {
     /// Returns the figures of a stretch from the kernel's, after a connection of `duration`; the share that was `lost`
     /// without a queue is known or not.
-    pub fn of(info: &TcpInfo, lost: Option<Ratio>, duration: Span) -> Self {
+    pub fn from_tcp_info(info: &TcpInfo, lost: Option<Ratio>, duration: Span) -> Self {
         let figures = Self {
             rtt: info.rtt,
             retransmitted: info.total_retrans,
@@ -154,12 +154,12 @@ impl RelayStretch {
             send_buffer_limited: info.sndbuf_limited.unwrap_or_default(),
             limit: RelayLimit::Idle,
         };
-        figures.limited(duration)
+        figures.with_limit(duration)
     }
 
     /// Returns the figures of the `interval` since `before`.
     #[must_use]
-    pub fn since(&self, before: &Self, interval: Span) -> Self {
+    pub fn figures_since(&self, before: &Self, interval: Span) -> Self {
         let span = |of: fn(&Self) -> Span| of(self).saturating_sub(of(before));
         let segments = |of: Option<SegCount>| of.map_or(0, SegCount::get);
         let again = segments(self.retransmitted).saturating_sub(segments(before.retransmitted));
@@ -172,11 +172,11 @@ impl RelayStretch {
             send_buffer_limited: span(|stretch| stretch.send_buffer_limited),
             limit: RelayLimit::Idle,
         };
-        figures.limited(interval)
+        figures.with_limit(interval)
     }
 
     /// Sets the limit in a time of `duration`.
-    fn limited(mut self, duration: Span) -> Self {
+    fn with_limit(mut self, duration: Span) -> Self {
         let busy = self.busy;
         self.limit = match () {
             () if busy * 2 < duration || busy == Span::ZERO => RelayLimit::Idle,
@@ -202,13 +202,13 @@ mod tests {
                 sndbuf_limited: span(buffer),
                 ..TcpInfo::default()
             };
-            RelayStretch::of(&info, None, Span::from_millis(1000)).limit
+            RelayStretch::from_tcp_info(&info, None, Span::from_millis(1000)).limit
         };
         assert_eq!(limit(400, 400, 0), RelayLimit::Idle);
         assert_eq!(limit(900, 500, 100), RelayLimit::ReceiveWindow);
         assert_eq!(limit(900, 100, 500), RelayLimit::SendBuffer);
         assert_eq!(limit(900, 100, 100), RelayLimit::CongestionWindow);
-        assert_eq!(RelayStretch::of(&TcpInfo::default(), None, Span::ZERO).limit, RelayLimit::Idle);
+        assert_eq!(RelayStretch::from_tcp_info(&TcpInfo::default(), None, Span::ZERO).limit, RelayLimit::Idle);
     }
 
     #[test]
@@ -220,13 +220,13 @@ mod tests {
                 total_retrans: Some(SegCount::new(again)),
                 ..TcpInfo::default()
             };
-            RelayStretch::of(&info, None, Span::from_millis(busy))
+            RelayStretch::from_tcp_info(&info, None, Span::from_millis(busy))
         };
         let (before, now) = (stretch(9000, 8000, 4), stretch(10_000, 8100, 7));
         assert_eq!(now.limit, RelayLimit::ReceiveWindow);
-        let since = now.since(&before, Span::from_secs(1));
+        let since = now.figures_since(&before, Span::from_secs(1));
         assert_eq!((since.limit, since.retransmitted), (RelayLimit::CongestionWindow, Some(SegCount::new(3))));
         assert_eq!((since.busy, since.receive_window_limited), (Span::from_secs(1), Span::from_millis(100)));
-        assert_eq!(now.since(&now, Span::from_secs(1)).limit, RelayLimit::Idle);
+        assert_eq!(now.figures_since(&now, Span::from_secs(1)).limit, RelayLimit::Idle);
     }
 }

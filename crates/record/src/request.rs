@@ -181,7 +181,7 @@ impl Deref for ResolvedRequest {
 
 impl Request {
     /// The directions in which data goes, upload first.
-    pub fn directions(&self) -> &'static [Direction] {
+    pub fn data_directions(&self) -> &'static [Direction] {
         match self.direction {
             Direction::Upload => &[Direction::Upload],
             Direction::Download => &[Direction::Download],

@@ -45,7 +45,7 @@ pub struct Hop {
 
 impl Hop {
     /// Probes that were not answered.
-    pub fn lost(&self) -> u16 {
+    pub fn unanswered_probes(&self) -> u16 {
         self.sent.saturating_sub(self.rtts.len() as u16)
     }
 }

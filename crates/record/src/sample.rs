@@ -218,7 +218,7 @@ pub struct Sample {
 /// Returns true if packets wait in a queue: a round trip takes a tenth more than the `base` without one, and 2 ms on
 /// top of that for the variation of any path.
 pub fn packets_wait(rtt: Span, base: Span) -> bool {
-    rtt > base.scaled(1.1) + Span::from_millis(2)
+    rtt > base.scale_by(1.1) + Span::from_millis(2)
 }
 
 impl TcpInfo {
@@ -244,7 +244,7 @@ impl TcpInfo {
 impl Sample {
     /// Bytes in flight in sequence space, as the advertised window limits them: sent at least once and not yet
     /// acknowledged. Before Linux 4.19 this counts whole segments.
-    pub fn outstanding(&self) -> Option<ByteCount> {
+    pub fn outstanding_bytes(&self) -> Option<ByteCount> {
         let tcp = &self.tcp;
         match (tcp.bytes_sent, tcp.bytes_retrans, tcp.bytes_acked) {
             (Some(sent), Some(again), Some(acked)) => Some(sent.saturating_sub(again).saturating_sub(acked)),
@@ -253,13 +253,13 @@ impl Sample {
     }
 
     /// Returns the bytes that are in flight, or wait to be sent.
-    pub fn unacknowledged(&self) -> ByteCount {
-        self.outstanding().unwrap_or_default() + self.tcp.not_sent.unwrap_or_default()
+    pub fn unacknowledged_bytes(&self) -> ByteCount {
+        self.outstanding_bytes().unwrap_or_default() + self.tcp.not_sent.unwrap_or_default()
     }
 
     /// Bytes in the pipe, as the congestion window limits them (RFC 6675's estimate): unacknowledged, less those known
     /// to have arrived or to be lost, plus the retransmitted.
-    pub fn pipe(&self) -> Option<ByteCount> {
+    pub fn pipe_bytes(&self) -> Option<ByteCount> {
         let tcp = &self.tcp;
         let gone = tcp.sacked.unwrap_or_default() + tcp.lost.unwrap_or_default();
         let segments = (tcp.unacked? + tcp.retrans.unwrap_or_default()).saturating_sub(gone);

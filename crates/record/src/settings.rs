@@ -121,7 +121,7 @@ impl HostSettings {
     }
 
     /// Returns a host that sets no ceiling, in place of one of which nothing is known.
-    pub fn unbounded() -> Self {
+    pub fn without_limits() -> Self {
         let size = ByteCount::from_mib(1 << 20);
         let triple = BufferTriple { min: size, default: size, max: size };
         Self {
@@ -243,7 +243,7 @@ impl Change {
     /// The ends that must make this change for it to help: a send buffer the sender, a receive buffer the receiver,
     /// window scaling both, as it works only where both offer it. None where it is the program's to make, or helps
     /// wherever its remedy is.
-    pub fn ends(&self) -> &'static [At] {
+    pub fn required_ends(&self) -> &'static [At] {
         match self {
             Self::TcpWmemMax(_) | Self::Qdisc { .. } | Self::QueueLength { .. } => &[At::Sender],
             Self::TcpRmemMax(_) | Self::ModerateRcvbuf(_) => &[At::Receiver],
@@ -291,8 +291,8 @@ fn set_by_name(settings: &mut HostSettings, name: &str, text: &str) {
     let size = || text.trim().parse().map(ByteCount::new).ok();
     let switch = || text.trim().parse().ok().map(|value: u8| value != 0);
     match name {
-        "net.ipv4.tcp_rmem" => settings.tcp_rmem = triple(settings.tcp_rmem, text),
-        "net.ipv4.tcp_wmem" => settings.tcp_wmem = triple(settings.tcp_wmem, text),
+        "net.ipv4.tcp_rmem" => settings.tcp_rmem = parse_triple(settings.tcp_rmem, text),
+        "net.ipv4.tcp_wmem" => settings.tcp_wmem = parse_triple(settings.tcp_wmem, text),
         "net.core.rmem_max" => settings.rmem_max = size().or(settings.rmem_max),
         "net.core.wmem_max" => settings.wmem_max = size().or(settings.wmem_max),
         "net.ipv4.tcp_window_scaling" => settings.window_scaling = switch().unwrap_or(settings.window_scaling),
@@ -308,7 +308,7 @@ fn set_by_name(settings: &mut HostSettings, name: &str, text: &str) {
 }
 
 /// Fewer than three sizes leave the rest as it was, as the kernel does.
-fn triple(before: BufferTriple, text: &str) -> BufferTriple {
+fn parse_triple(before: BufferTriple, text: &str) -> BufferTriple {
     let mut sizes = text.split_whitespace().map_while(|word| word.parse().map(ByteCount::new).ok());
     let mut next = |before| sizes.next().unwrap_or(before);
     BufferTriple { min: next(before.min), default: next(before.default), max: next(before.max) }
@@ -358,12 +358,12 @@ mod tests {
         let before = HostSettings::of_linux_6_18();
         let rmem = sysctl("net.ipv4.tcp_rmem", "4096 131072 67108864");
         assert_eq!(rmem.applied_to(&before), Change::TcpRmemMax(ByteCount::from_mib(64)).applied_to(&before));
-        assert_eq!(rmem.ends(), Change::TcpRmemMax(ByteCount::ZERO).ends());
+        assert_eq!(rmem.required_ends(), Change::TcpRmemMax(ByteCount::ZERO).required_ends());
         let small = Change::TcpRmemMax(ByteCount::from_kib(64)).applied_to(&before);
         assert_eq!(small, sysctl("net.ipv4.tcp_rmem", "4096 65536 65536").applied_to(&before));
         let scaling = sysctl("net.ipv4.tcp_window_scaling", "0");
         assert_eq!(scaling.applied_to(&before), Change::WindowScaling(false).applied_to(&before));
-        assert_eq!(scaling.ends(), Change::WindowScaling(false).ends());
+        assert_eq!(scaling.required_ends(), Change::WindowScaling(false).required_ends());
         let unknown = sysctl("net.ipv4.tcp_rmem", "much");
         assert_eq!(unknown.applied_to(&before), before);
     }
@@ -382,7 +382,7 @@ mod tests {
         for (change, after) in table {
             assert_eq!(change.applied_to_request(&before), after, "{change:?}");
             assert_eq!(change.applied_to(&HostSettings::of_linux_6_18()), HostSettings::of_linux_6_18());
-            assert_eq!(change.ends(), [], "{change:?}");
+            assert_eq!(change.required_ends(), [], "{change:?}");
         }
     }
 
@@ -392,7 +392,7 @@ mod tests {
         let queue = Change::QueueLength { device: "eth0".to_owned(), packets: SegCount::new(1000) };
         let names = ["net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_pacing_ca_ratio", "net.ipv4.tcp_pacing_ss_ratio"];
         for change in names.map(sysctl).into_iter().chain([queue]) {
-            assert_eq!(change.ends(), [At::Sender], "{change:?}");
+            assert_eq!(change.required_ends(), [At::Sender], "{change:?}");
             assert_eq!(change.applied_to(&HostSettings::of_linux_6_18()), HostSettings::of_linux_6_18());
             assert_eq!(change.applied_to_request(&Request::default()), Request::default());
         }

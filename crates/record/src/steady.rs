@@ -1,6 +1,6 @@
 use fullpipe_units::{BitRate, Span, median};
 
-use crate::{Progress, Sample, Steady};
+use crate::{Sample, Steady, TransferProgress};
 
 /// Fewer snapshots than this show no course.
 const MIN_SNAPSHOTS: usize = 5;
@@ -39,18 +39,18 @@ const MIN_STEADY: Span = Span::from_secs(1);
 ///
 /// `None` where fewer than five snapshots were taken, or where less than the longer of five round trips and one second
 /// would remain: the transfer was too short to say.
-pub fn steady(samples: &[Sample], base_rtt: Option<Span>, ended_at: Span) -> Option<Steady> {
-    split(&Progress::of(samples, ended_at), base_rtt.or_else(|| least_rtt(samples)))
+pub fn find_steady(samples: &[Sample], base_rtt: Option<Span>, ended_at: Span) -> Option<Steady> {
+    split_ramp(&TransferProgress::from_samples(samples, ended_at), base_rtt.or_else(|| least_rtt(samples)))
 }
 
-/// Returns the steady part, as [`steady`] does, from the samples of the receiving end: by what it
+/// Returns the steady part, as [`find_steady`] does, from the samples of the receiving end: by what it
 /// received, since what it sent is not the transfer.
 pub fn steady_of_receiver(samples: &[Sample], base_rtt: Option<Span>, ended_at: Span) -> Option<Steady> {
-    split(&Progress::of_receiver(samples, ended_at), base_rtt.or_else(|| least_rtt(samples)))
+    split_ramp(&TransferProgress::of_receiver(samples, ended_at), base_rtt.or_else(|| least_rtt(samples)))
 }
 
-fn split(progress: &Progress, rtt: Option<Span>) -> Option<Steady> {
-    let snapshots = progress.snapshots();
+fn split_ramp(progress: &TransferProgress, rtt: Option<Span>) -> Option<Steady> {
+    let snapshots = progress.snapshot_times();
     if snapshots.len() < MIN_SNAPSHOTS {
         return None;
     }
@@ -64,7 +64,12 @@ fn split(progress: &Progress, rtt: Option<Span>) -> Option<Steady> {
         return None;
     }
     let ramp = end - duration;
-    Some(Steady { ramp, ramp_rate: progress.rate(Span::ZERO, ramp), rate: progress.rate(ramp, end), duration })
+    Some(Steady {
+        ramp,
+        ramp_rate: progress.mean_rate(Span::ZERO, ramp),
+        rate: progress.mean_rate(ramp, end),
+        duration,
+    })
 }
 
 /// Returns the least round-trip time in `samples`, if any has one.
@@ -78,14 +83,14 @@ fn change_point(rates: &[(Span, BitRate)], end: Span, calm: Span) -> Option<Span
     let median = median(later.clone())?;
     let usual_peak = later[(later.len() - 1) * 9 / 10];
 
-    let (mut change, _) = *rates.iter().find(|(_, rate)| *rate >= median.scaled(CHANGE_RATE))?;
+    let (mut change, _) = *rates.iter().find(|(_, rate)| *rate >= median.scale_by(CHANGE_RATE))?;
     // While an overshoot follows before the rate was calm for long enough, the ramp lasts until it has come down.
     let last_overshoot = |from: Span| {
         let within = |at: Span| at >= from && at.saturating_sub(from) <= calm;
-        rates.iter().rev().find(|(at, rate)| within(*at) && *rate > usual_peak.scaled(OVERSHOOT)).map(|(at, _)| *at)
+        rates.iter().rev().find(|(at, rate)| within(*at) && *rate > usual_peak.scale_by(OVERSHOOT)).map(|(at, _)| *at)
     };
     while let Some(peak) = last_overshoot(change) {
-        (change, _) = *rates.iter().find(|(at, rate)| *at > peak && *rate <= median.scaled(COME_DOWN))?;
+        (change, _) = *rates.iter().find(|(at, rate)| *at > peak && *rate <= median.scale_by(COME_DOWN))?;
     }
     Some(change)
 }
@@ -129,7 +134,7 @@ mod tests {
     }
 
     fn steady_of(samples: &[Sample]) -> Steady {
-        steady(samples, Some(RTT), samples.last().unwrap().at).expect("a steady part")
+        find_steady(samples, Some(RTT), samples.last().unwrap().at).expect("a steady part")
     }
 
     fn assert_rate(steady: &Steady, mbps: f64, within: f64) {
@@ -199,7 +204,7 @@ mod tests {
         let snapshots = |count: u64| -> Vec<Sample> {
             (1..=count).map(|second| sample(Span::from_secs(second), ByteCount::new(second * 1_000_000))).collect()
         };
-        let has_one = |samples: &[Sample], rtt| steady(samples, Some(rtt), Span::MAX).is_some();
+        let has_one = |samples: &[Sample], rtt| find_steady(samples, Some(rtt), Span::MAX).is_some();
         assert!(has_one(&snapshots(5), Span::from_millis(1)) && !has_one(&snapshots(4), Span::from_millis(1)));
         // Ten round trips of half a second are ramp, and five must follow.
         let long = Span::from_millis(500);
@@ -239,11 +244,11 @@ mod tests {
     #[test]
     fn too_short_a_transfer_has_no_steady_part() {
         let samples = course(1.9, |_| 50.0);
-        assert_eq!(steady(&samples, Some(RTT), Span::from_secs(2)), None);
-        assert_eq!(steady(&course(5.0, |_| 50.0)[..4], Some(Span::from_millis(1)), Span::from_secs(5)), None);
-        assert_eq!(steady(&[], None, Span::from_secs(5)), None);
+        assert_eq!(find_steady(&samples, Some(RTT), Span::from_secs(2)), None);
+        assert_eq!(find_steady(&course(5.0, |_| 50.0)[..4], Some(Span::from_millis(1)), Span::from_secs(5)), None);
+        assert_eq!(find_steady(&[], None, Span::from_secs(5)), None);
         // Still in slow start when it ends.
-        assert_eq!(steady(&course(1.5, slow_start), Some(RTT), Span::from_millis(1500)), None);
+        assert_eq!(find_steady(&course(1.5, slow_start), Some(RTT), Span::from_millis(1500)), None);
     }
 
     #[test]
@@ -252,7 +257,7 @@ mod tests {
         for sample in &mut samples {
             sample.tcp.min_rtt = Some(Span::from_millis(200));
         }
-        assert_eq!(steady(&samples, None, Span::from_secs(5)).unwrap().ramp, Span::from_secs(2));
+        assert_eq!(find_steady(&samples, None, Span::from_secs(5)).unwrap().ramp, Span::from_secs(2));
     }
 
     proptest! {
@@ -279,7 +284,7 @@ mod tests {
                 tcp: TcpInfo { bytes_acked: acked.map(ByteCount::new), ..TcpInfo::default() },
                 ..sample(Span::from_nanos(at), ByteCount::ZERO)
             }).collect();
-            let _ = steady(&samples, rtt.map(Span::from_nanos), Span::from_nanos(ended_at));
+            let _ = find_steady(&samples, rtt.map(Span::from_nanos), Span::from_nanos(ended_at));
         }
     }
 }

@@ -18,7 +18,7 @@ pub struct SweepCell {
 
 impl SweepCell {
     /// Returns the bytes that all streams together can have in flight.
-    pub fn product(self) -> ByteCount {
+    pub fn flight_capacity(self) -> ByteCount {
         ByteCount::new(self.window.get().saturating_mul(self.streams.into()))
     }
 }
@@ -84,11 +84,11 @@ pub struct SweepTraffic {
 
 impl SweepTraffic {
     /// Returns the rate of all bytes that went in the direction of the data.
-    pub fn rate(&self, direction: Direction) -> BitRate {
-        BitRate::of(self.bytes(direction), self.span)
+    pub fn rate_in_direction(&self, direction: Direction) -> BitRate {
+        BitRate::from_bytes_in(self.bytes_in_direction(direction), self.span)
     }
 
-    const fn bytes(&self, direction: Direction) -> ByteCount {
+    const fn bytes_in_direction(&self, direction: Direction) -> ByteCount {
         match direction {
             Direction::Upload | Direction::Both => self.sent,
             Direction::Download => self.received,
@@ -115,8 +115,8 @@ pub struct SweepDevice {
 
 impl SweepDevice {
     /// Returns the rate of other traffic during the run, in the direction of the data.
-    pub fn other(&self, direction: Direction) -> BitRate {
-        BitRate::of(self.during.bytes(direction).saturating_sub(self.own), self.during.span)
+    pub fn other_rate(&self, direction: Direction) -> BitRate {
+        BitRate::from_bytes_in(self.during.bytes_in_direction(direction).saturating_sub(self.own), self.during.span)
     }
 }
 
@@ -157,7 +157,7 @@ pub struct SweepRun {
 
 impl SweepRun {
     /// Returns a run of which only the rate and the cost are known.
-    pub const fn of(cell: SweepCell, reason: SweepReason, rate: BitRate, cost: SweepCost) -> Self {
+    pub const fn from_cost(cell: SweepCell, reason: SweepReason, rate: BitRate, cost: SweepCost) -> Self {
         Self {
             cell,
             reason,

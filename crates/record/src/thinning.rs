@@ -32,7 +32,7 @@ pub struct Thinning {
 impl Thinning {
     /// Returns the rule for `samples`, ordered by time, of which about `max` shall remain. The ramp ends at `ramp`, or
     /// after a tenth of the samples' time if that is not known.
-    pub fn of(samples: &[Sample], ramp: Option<Span>, max: usize) -> Self {
+    pub fn from_samples(samples: &[Sample], ramp: Option<Span>, max: usize) -> Self {
         let last = samples.last().map_or(Span::ZERO, |sample| sample.at);
         let ramp_until = ramp.unwrap_or(last / 10);
         let sizes: Vec<(Span, usize)> =
@@ -50,7 +50,7 @@ impl Thinning {
     }
 
     /// Returns the samples that the rule keeps.
-    pub fn apply(&self, samples: Vec<Sample>) -> Vec<Sample> {
+    pub fn apply_rule(&self, samples: Vec<Sample>) -> Vec<Sample> {
         if self.ramp_kept_every == 1 && self.kept_every == 1 {
             return samples;
         }
@@ -91,17 +91,17 @@ mod tests {
     #[test]
     fn few_samples_stay_as_they_are() {
         let all = samples(2, 1_000);
-        let rule = Thinning::of(&all, None, MAX_SAMPLES);
+        let rule = Thinning::from_samples(&all, None, MAX_SAMPLES);
         assert_eq!((rule.ramp_kept_every, rule.kept_every), (1, 1));
-        assert_eq!(rule.apply(all.clone()), all);
+        assert_eq!(rule.apply_rule(all.clone()), all);
     }
 
     #[test]
     fn first_and_last_stay_and_the_ramp_at_better_resolution() {
         let all = samples(90, 1_200);
-        let rule = Thinning::of(&all, Some(Span::from_secs(3)), MAX_SAMPLES);
+        let rule = Thinning::from_samples(&all, Some(Span::from_secs(3)), MAX_SAMPLES);
         assert!(rule.ramp_kept_every < rule.kept_every, "{rule:?}");
-        let kept = rule.apply(all.clone());
+        let kept = rule.apply_rule(all.clone());
         assert!(kept.len() <= MAX_SAMPLES + 180, "{}", kept.len());
         assert_eq!((kept.first(), kept.last()), (all.first(), all.last()));
         assert!(kept.chunks(90).all(|snapshot| snapshot.iter().all(|sample| sample.at == snapshot[0].at)));

@@ -111,7 +111,7 @@ impl Fate {
 
 impl Edit {
     /// Returns the fields of a connection that this edit changes.
-    pub fn fields(&self) -> Vec<ChangedField> {
+    pub fn changed_fields(&self) -> Vec<ChangedField> {
         match self {
             Self::StripWindowScale | Self::RewriteWindowScale(_) => vec![ChangedField::WindowScale],
             Self::StripSack => vec![ChangedField::Sack],

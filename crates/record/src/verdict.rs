@@ -77,13 +77,13 @@ pub struct Candidate {
 impl Candidate {
     /// Returns kind and cause as `loss/policer`; the kind alone where they do not belong together.
     pub fn name(self) -> &'static str {
-        LegalVerdict::of(self.kind, self.cause, self.at).map_or(self.kind.name(), LegalVerdict::name)
+        LegalVerdict::from_parts(self.kind, self.cause, self.at).map_or(self.kind.name(), LegalVerdict::name)
     }
 }
 
 impl From<LegalVerdict> for Candidate {
     fn from(verdict: LegalVerdict) -> Self {
-        Self { kind: verdict.kind(), cause: verdict.cause(), at: verdict.at() }
+        Self { kind: verdict.limit_kind(), cause: verdict.limit_cause(), at: verdict.limit_place() }
     }
 }
 
@@ -134,8 +134,8 @@ pub struct Verdict {
 
 impl Verdict {
     /// Returns the row of the table of legal verdicts; `None` where kind, cause and end do not belong together.
-    pub fn legal(&self) -> Option<LegalVerdict> {
-        LegalVerdict::of(self.kind, self.cause, self.at)
+    pub fn legal_verdict(&self) -> Option<LegalVerdict> {
+        LegalVerdict::from_parts(self.kind, self.cause, self.at)
     }
 
     /// Returns true if this verdict and `other` name the same limit, or one that is among the
@@ -148,7 +148,7 @@ impl Verdict {
 
     /// Returns kind and cause as `loss/policer`; the kind alone where they do not belong together.
     pub fn name(&self) -> &'static str {
-        self.legal().map_or(self.kind.name(), LegalVerdict::name)
+        self.legal_verdict().map_or(self.kind.name(), LegalVerdict::name)
     }
 }
 
@@ -283,8 +283,8 @@ impl Remedy {
         for change in &self.changes {
             let ends = match change {
                 Change::CongestionControl(_) => &[At::Sender],
-                _ if change.ends().is_empty() => std::slice::from_ref(&self.at),
-                _ => change.ends(),
+                _ if change.required_ends().is_empty() => std::slice::from_ref(&self.at),
+                _ => change.required_ends(),
             };
             for end in ends {
                 match by_end.iter_mut().find(|(at, _)| at == end) {

@@ -65,24 +65,24 @@ pub struct Web100Report {
 
 impl Web100 {
     /// Returns the variables that the samples of one stream show, ordered by time; `no_delay` as it was requested.
-    pub fn of<'s>(samples: impl Iterator<Item = &'s Sample> + Clone, no_delay: bool) -> Self {
+    pub fn from_samples<'s>(samples: impl Iterator<Item = &'s Sample> + Clone, no_delay: bool) -> Self {
         let Some(last) = samples.clone().last() else { return Self::default() };
         let tcp = &last.tcp;
-        let windows = samples.clone().filter_map(|sample| advertised(&sample.tcp));
+        let windows = samples.clone().filter_map(|sample| max_header_window(&sample.tcp));
         let limited = tcp.rwnd_limited.zip(tcp.sndbuf_limited);
         let in_cwnd = tcp.busy.zip(limited).map(|(busy, (rwnd, sndbuf))| busy.saturating_sub(rwnd + sndbuf));
         Self {
             pkts_out: tcp.segs_out,
             data_bytes_out: tcp.bytes_sent,
             pkts_retrans: tcp.total_retrans,
-            congestion_signals: signals(samples.clone()),
+            congestion_signals: count_reductions(samples.clone()),
             smoothed_rtt: tcp.rtt,
             min_rtt: tcp.min_rtt,
             max_rtt: samples.filter_map(|sample| sample.tcp.rtt).max(),
             current_rto: tcp.rto,
             sack_enabled: tcp.sack,
             nagle_enabled: Some(!no_delay),
-            current_rwin_sent: advertised(tcp),
+            current_rwin_sent: max_header_window(tcp),
             max_rwin_sent: windows.clone().max(),
             min_rwin_sent: windows.min(),
             snd_lim_time_rwin: tcp.rwnd_limited,
@@ -95,27 +95,28 @@ impl Web100 {
     }
 
     /// Returns the variables of `streams` together. A variable is `None` if it is unknown of any stream.
-    fn sum(streams: &[Self]) -> Self {
-        fn all<T>(streams: &[Web100], of: fn(&Web100) -> Option<T>) -> Option<Vec<T>> {
+    fn sum_streams(streams: &[Self]) -> Self {
+        fn all_known<T>(streams: &[Web100], of: fn(&Web100) -> Option<T>) -> Option<Vec<T>> {
             let values: Option<Vec<T>> = streams.iter().map(of).collect();
             values.filter(|values| !values.is_empty())
         }
-        let time = |of: fn(&Self) -> Option<Span>| all(streams, of).map(|times| times.into_iter().sum::<Span>());
-        let bytes =
-            |of: fn(&Self) -> Option<ByteCount>| all(streams, of).map(|sizes| sizes.into_iter().sum::<ByteCount>());
-        let segments = |of: fn(&Self) -> Option<SegCount>| {
-            all(streams, of).map(|counts| counts.into_iter().fold(SegCount::ZERO, |sum, count| sum + count))
+        let time = |of: fn(&Self) -> Option<Span>| all_known(streams, of).map(|times| times.into_iter().sum::<Span>());
+        let bytes = |of: fn(&Self) -> Option<ByteCount>| {
+            all_known(streams, of).map(|sizes| sizes.into_iter().sum::<ByteCount>())
         };
-        let longest = |of: fn(&Self) -> Option<Span>| all(streams, of).and_then(|times| times.into_iter().max());
+        let segments = |of: fn(&Self) -> Option<SegCount>| {
+            all_known(streams, of).map(|counts| counts.into_iter().fold(SegCount::ZERO, |sum, count| sum + count))
+        };
+        let longest = |of: fn(&Self) -> Option<Span>| all_known(streams, of).and_then(|times| times.into_iter().max());
         let everywhere =
-            |of: fn(&Self) -> Option<bool>| all(streams, of).map(|flags| flags.into_iter().all(|flag| flag));
+            |of: fn(&Self) -> Option<bool>| all_known(streams, of).map(|flags| flags.into_iter().all(|flag| flag));
         Self {
             pkts_out: segments(|one| one.pkts_out),
             data_bytes_out: bytes(|one| one.data_bytes_out),
             pkts_retrans: segments(|one| one.pkts_retrans),
-            congestion_signals: all(streams, |one| one.congestion_signals).map(|counts| counts.into_iter().sum()),
+            congestion_signals: all_known(streams, |one| one.congestion_signals).map(|counts| counts.into_iter().sum()),
             smoothed_rtt: time(|one| one.smoothed_rtt).map(|sum| sum / streams.len() as u64),
-            min_rtt: all(streams, |one| one.min_rtt).and_then(|times| times.into_iter().min()),
+            min_rtt: all_known(streams, |one| one.min_rtt).and_then(|times| times.into_iter().min()),
             max_rtt: longest(|one| one.max_rtt),
             current_rto: longest(|one| one.current_rto),
             sack_enabled: everywhere(|one| one.sack_enabled),
@@ -132,33 +133,33 @@ impl Web100 {
 
 impl Web100Report {
     /// Returns the variables of each stream and their sum.
-    pub fn of(streams: Vec<Web100>) -> Self {
-        let sum = Web100::sum(&streams);
+    pub fn from_streams(streams: Vec<Web100>) -> Self {
+        let sum = Web100::sum_streams(&streams);
         Self { streams, sum }
     }
 }
 
 /// The window that the header can carry.
-fn advertised(tcp: &TcpInfo) -> Option<ByteCount> {
+fn max_header_window(tcp: &TcpInfo) -> Option<ByteCount> {
     let shift = if tcp.window_scaling == Some(false) { 0 } else { tcp.rcv_wscale.unwrap_or(0) };
     Some(tcp.rcv_wnd?.min(ByteCount::new(65_535 << shift.min(14))))
 }
 
 /// Counts the reductions that successive samples show; `None` if the kernel does not return the state.
-fn signals<'s>(samples: impl Iterator<Item = &'s Sample> + Clone) -> Option<u64> {
+fn count_reductions<'s>(samples: impl Iterator<Item = &'s Sample> + Clone) -> Option<u64> {
     let next = samples.clone().skip(1);
-    let mut count = reduces(samples.clone().next()?.tcp.congestion_state?).into();
+    let mut count = is_reducing(samples.clone().next()?.tcp.congestion_state?).into();
     for (before, after) in samples.zip(next) {
         let (was, is) = (before.tcp.congestion_state?, after.tcp.congestion_state?);
-        let entered = reduces(is) && was != is;
+        let entered = is_reducing(is) && was != is;
         let lowered = before.tcp.ssthresh.zip(after.tcp.ssthresh).is_some_and(|(before, after)| after < before);
         let first_threshold = before.tcp.ssthresh.is_none() && after.tcp.ssthresh.is_some();
-        count += u64::from(entered || (!reduces(was) && (lowered || first_threshold)));
+        count += u64::from(entered || (!is_reducing(was) && (lowered || first_threshold)));
     }
     Some(count)
 }
 
-const fn reduces(state: CongestionState) -> bool {
+const fn is_reducing(state: CongestionState) -> bool {
     matches!(state, CongestionState::Cwr | CongestionState::Recovery | CongestionState::Loss)
 }
 
@@ -215,7 +216,7 @@ mod tests {
         use CongestionState::{Open, Recovery};
         let samples = [(0, Open, 10), (50, Recovery, 30), (100, Recovery, 20), (150, Open, 20), (200, Recovery, 12)];
         let samples = samples.map(|(at, state, rtt)| sample(at, tcp(state, rtt)));
-        let seen = Web100::of(samples.iter(), false);
+        let seen = Web100::from_samples(samples.iter(), false);
         assert_eq!(seen.congestion_signals, Some(2));
         assert_eq!((seen.max_rtt, seen.smoothed_rtt), (Some(Span::from_millis(30)), Some(Span::from_millis(12))));
         assert_eq!(seen.max_rwin_sent, Some(ByteCount::new(65_535 * 4)), "what the header can carry");
@@ -225,11 +226,11 @@ mod tests {
 
     #[test]
     fn a_sum_is_unknown_where_a_stream_is() {
-        let one = Web100::of([sample(0, tcp(CongestionState::Open, 10))].iter(), true);
-        let report = Web100Report::of(vec![one, one]);
+        let one = Web100::from_samples([sample(0, tcp(CongestionState::Open, 10))].iter(), true);
+        let report = Web100Report::from_streams(vec![one, one]);
         assert_eq!(report.sum.pkts_out, Some(SegCount::new(14)));
         assert_eq!((report.sum.smoothed_rtt, report.sum.nagle_enabled), (one.smoothed_rtt, Some(false)));
-        assert_eq!(Web100Report::of(vec![one, Web100::default()]).sum.pkts_out, None);
-        assert_eq!(Web100Report::of(Vec::new()).sum, Web100::default());
+        assert_eq!(Web100Report::from_streams(vec![one, Web100::default()]).sum.pkts_out, None);
+        assert_eq!(Web100Report::from_streams(Vec::new()).sum, Web100::default());
     }
 }

@@ -131,7 +131,7 @@ fn ninety_streams_of_a_minute_fit_into_ten_megabytes() {
         warnings: Vec::new(),
         validity: Validity::default(),
     };
-    let bounded = measurement.bounded();
+    let bounded = measurement.to_bounded();
     let rule = bounded.local.thinning.expect("the rule is stated");
     assert!(rule.kept_every > 1 && rule.ramp_kept_every <= rule.kept_every, "{rule:?}");
     assert_eq!(bounded.web100.as_ref().map(|report| report.streams.len()), Some(STREAMS.into()));

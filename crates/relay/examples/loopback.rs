@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-use fullpipe_relay::{RelayOptions, Role, relay};
+use fullpipe_relay::{RelayOptions, RelayRole, relay_connections};
 use fullpipe_units::Span;
 
 const BYTES: usize = 6_000_000_000;
@@ -135,9 +135,9 @@ fn serve(port: u16, to: &str) -> Result<(), Box<dyn Error>> {
         max_connections_per_address: 16,
         drain: Span::ZERO,
         interval: None,
-        role: Role::Alone { to: to.parse()? },
+        role: RelayRole::Alone { to: to.parse()? },
     };
-    Ok(relay(&options, &AtomicBool::new(false), &mut |_| {})?)
+    Ok(relay_connections(&options, &AtomicBool::new(false), &mut |_| {})?)
 }
 
 /// Moves the bytes of one connection as fast as `splice` does, without anything that a relay must do.

@@ -9,7 +9,7 @@
 
 use std::io;
 
-use fullpipe_compression::{Compressor, Decompressor};
+use fullpipe_compression::{BlockCompressor, BlockDecompressor};
 use thiserror::Error;
 
 /// Payload of a block, at most, and length of a block on the wire, at most, without its header.
@@ -37,9 +37,9 @@ pub enum BlockError {
 
 /// Buffers and state of zstd, which serve any number of connections in turn.
 #[derive(Debug)]
-pub struct Codec {
-    compressor: Compressor,
-    decompressor: Decompressor,
+pub struct BlockCodec {
+    compressor: BlockCompressor,
+    decompressor: BlockDecompressor,
     pub(crate) input: Box<[u8]>,
     output: Box<[u8]>,
 }
@@ -54,15 +54,15 @@ pub struct BlockReader {
     expansion: f64,
 }
 
-impl Codec {
+impl BlockCodec {
     /// Makes the buffers, some 600 KiB.
     ///
     /// # Errors
     /// Fails if there is no memory.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
-            compressor: Compressor::new()?,
-            decompressor: Decompressor::new()?,
+            compressor: BlockCompressor::new()?,
+            decompressor: BlockDecompressor::new()?,
             input: vec![0; BLOCK_BYTES].into(),
             output: vec![0; HEADER + BLOCK_BYTES].into(),
         })
@@ -70,36 +70,36 @@ impl Codec {
 
     /// Makes a block of the first `length` bytes of the input, compressed at `level` if there is one and it becomes
     /// shorter. Returns the length of the block with its header.
-    pub(crate) fn pack(&mut self, length: usize, level: Option<i32>) -> usize {
-        let packed = level.and_then(|level| self.compress(length, level));
+    pub(crate) fn pack_block(&mut self, length: usize, level: Option<i32>) -> usize {
+        let packed = level.and_then(|level| self.compress_input(length, level));
         if packed.is_none() {
             self.output[HEADER..HEADER + length].copy_from_slice(&self.input[..length]);
         }
         let (kind, body) = packed.map_or((PLAIN, length), |packed| (ZSTD, packed));
-        self.output[..HEADER].copy_from_slice(&header(kind, body));
+        self.output[..HEADER].copy_from_slice(&block_header(kind, body));
         HEADER + body
     }
 
     /// Returns the first `length` bytes of the block that was made last.
-    pub(crate) fn block(&self, length: usize) -> &[u8] {
+    pub(crate) fn block_bytes(&self, length: usize) -> &[u8] {
         &self.output[..length]
     }
 
-    fn compress(&mut self, length: usize, level: i32) -> Option<usize> {
+    fn compress_input(&mut self, length: usize, level: i32) -> Option<usize> {
         // What does not become shorter does not fit.
         let room = &mut self.output[HEADER..HEADER + length.saturating_sub(1)];
-        self.compressor.compress(level, &self.input[..length], room)
+        self.compressor.compress_block(level, &self.input[..length], room)
     }
 }
 
-fn header(kind: u8, length: usize) -> [u8; HEADER] {
+fn block_header(kind: u8, length: usize) -> [u8; HEADER] {
     let [_, high, middle, low] = (length as u32).to_be_bytes();
     [kind, high, middle, low]
 }
 
 impl BlockReader {
     /// Takes bytes that have arrived.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
         self.held.extend_from_slice(bytes);
     }
 
@@ -112,7 +112,7 @@ impl BlockReader {
     ///
     /// # Errors
     /// Fails if it is none, or holds more than a block may. Then nothing that follows can be read.
-    pub fn next<'c>(&mut self, codec: &'c mut Codec) -> Result<Option<&'c [u8]>, BlockError> {
+    pub fn next_payload<'c>(&mut self, codec: &'c mut BlockCodec) -> Result<Option<&'c [u8]>, BlockError> {
         let Some((&[kind, high, middle, low], rest)) = self.held.split_first_chunk() else { return Ok(None) };
         let length = u32::from_be_bytes([0, high, middle, low]) as usize;
         if kind != PLAIN && kind != ZSTD {
@@ -127,7 +127,7 @@ impl BlockReader {
             into[..length].copy_from_slice(body);
             length
         } else {
-            codec.decompressor.decompress(body, into).ok_or(BlockError::Compressed)?
+            codec.decompressor.decompress_block(body, into).ok_or(BlockError::Compressed)?
         };
         if payload == 0 {
             return Err(BlockError::Compressed);
@@ -160,26 +160,26 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn packed(codec: &mut Codec, payload: &[u8], level: Option<i32>) -> Vec<u8> {
+    fn packed(codec: &mut BlockCodec, payload: &[u8], level: Option<i32>) -> Vec<u8> {
         codec.input[..payload.len()].copy_from_slice(payload);
-        let length = codec.pack(payload.len(), level);
-        codec.block(length).to_vec()
+        let length = codec.pack_block(payload.len(), level);
+        codec.block_bytes(length).to_vec()
     }
 
     /// Returns a block of zstd with `body`.
     fn compressed(body: &[u8]) -> Vec<u8> {
-        [&header(ZSTD, body.len())[..], body].concat()
+        [&block_header(ZSTD, body.len())[..], body].concat()
     }
 
     fn read(bytes: &[u8]) -> Result<Option<Vec<u8>>, BlockError> {
         let mut reader = BlockReader::default();
-        reader.push(bytes);
-        reader.next(&mut Codec::new().unwrap()).map(|payload| payload.map(<[u8]>::to_vec))
+        reader.push_bytes(bytes);
+        reader.next_payload(&mut BlockCodec::new().unwrap()).map(|payload| payload.map(<[u8]>::to_vec))
     }
 
     #[test]
     fn text_becomes_shorter_and_random_bytes_pass_as_they_are() {
-        let mut codec = Codec::new().unwrap();
+        let mut codec = BlockCodec::new().unwrap();
         let text: Vec<u8> = (0..9000).flat_map(|line| format!("line {line}\n").into_bytes()).collect();
         let block = packed(&mut codec, &text, Some(1));
         assert!(block.len() * 2 < text.len() && block[0] == ZSTD, "{}", block.len());
@@ -231,7 +231,7 @@ mod tests {
             payloads in prop::collection::vec((prop::collection::vec(0_u8..4, 1..400), any::<bool>()), 1..8),
             part in 1_usize..500,
         ) {
-            let mut codec = Codec::new().unwrap();
+            let mut codec = BlockCodec::new().unwrap();
             let mut wire = Vec::new();
             for (payload, compresses) in &payloads {
                 wire.extend(packed(&mut codec, payload, compresses.then_some(3)));
@@ -239,8 +239,8 @@ mod tests {
             let mut reader = BlockReader::default();
             let mut arrived = Vec::new();
             for bytes in wire.chunks(part) {
-                reader.push(bytes);
-                while let Some(payload) = reader.next(&mut codec).unwrap() {
+                reader.push_bytes(bytes);
+                while let Some(payload) = reader.next_payload(&mut codec).unwrap() {
                     arrived.extend_from_slice(payload);
                 }
             }

@@ -4,17 +4,17 @@ use std::io;
 use std::net::Shutdown;
 use std::time::Duration;
 
-use fullpipe_control::{Peer, PeerTls, PendingPlace};
-use fullpipe_iperf::Key;
+use fullpipe_control::{AuthenticatedPeer, PeerTls, PendingPlace};
+use fullpipe_iperf::SharedKey;
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use crate::message::{PAD, Status, TAKES_BLOCKS, TAKES_PADDING, TargetError, TargetRequest};
-use crate::rules::{AllowedTargets, Target, permits};
-use crate::sockets::{CONNECT_DEADLINE, NEXT_ADDRESS, connect, late, resolve};
+use crate::message::{PAD, TAKES_BLOCKS, TAKES_PADDING, TargetError, TargetRequest, TargetStatus};
+use crate::rules::{AllowedTargets, TargetAddress, is_target_permitted};
+use crate::sockets::{CONNECT_DEADLINE, NEXT_ADDRESS, connect_to_any, resolve_target, timeout_error};
 use crate::window::{HeldWindow, read_padding, send_padding};
 
 /// Time in which a caller must prove itself, and in which a request must be complete.
@@ -22,28 +22,32 @@ const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The settings of a far relay for its callers and their targets.
 #[derive(Debug)]
-pub(crate) struct Far {
+pub(crate) struct FarSettings {
     pub(crate) targets: Vec<AllowedTargets>,
-    pub(crate) key: Key,
+    pub(crate) key: SharedKey,
     pub(crate) tls: Option<PeerTls>,
 }
 
 /// A target that was not connected.
-enum Failed {
+enum TargetFailure {
     Forbidden,
     Unreachable(io::Error),
 }
 
-impl Far {
+impl FarSettings {
     /// Waits for the proof of a caller. `None` if it loses its place meanwhile.
     ///
     /// # Errors
     /// Fails if it does not have the key, closes the connection, or takes too long.
-    pub(crate) async fn answer(&self, stream: TcpStream, place: &mut PendingPlace) -> io::Result<Option<Peer>> {
+    pub(crate) async fn accept_caller(
+        &self,
+        stream: TcpStream,
+        place: &mut PendingPlace,
+    ) -> io::Result<Option<AuthenticatedPeer>> {
         in_time(async {
             let Some(readable) = place.wait_for_first_byte(&stream).await else { return Ok(None) };
             readable?;
-            place.unless_lost(Peer::answer(stream, &self.key, self.tls.as_ref())).await.transpose()
+            place.unless_lost(AuthenticatedPeer::accept_peer(stream, &self.key, self.tls.as_ref())).await.transpose()
         })
         .await
     }
@@ -53,17 +57,20 @@ impl Far {
     ///
     /// # Errors
     /// Fails if the request is wrong, or the target is not permitted or not there; the near relay knows it then.
-    pub(crate) async fn serve(&self, mut peer: Peer) -> io::Result<Option<(Peer, TargetRequest, TcpStream)>> {
+    pub(crate) async fn serve_request(
+        &self,
+        mut peer: AuthenticatedPeer,
+    ) -> io::Result<Option<(AuthenticatedPeer, TargetRequest, TcpStream)>> {
         let mut window = None;
         let text = loop {
             let Ok(length) = peer.control.read_u8().await else { return Ok(None) };
-            let text = in_time(receive(&mut peer, length.into())).await?;
+            let text = in_time(receive_exact(&mut peer, length.into())).await?;
             match &text[..] {
-                [] => peer.control.send(&[TAKES_BLOCKS | TAKES_PADDING]).await?,
+                [] => peer.control.send_bytes(&[TAKES_BLOCKS | TAKES_PADDING]).await?,
                 PAD => {
                     in_time(read_padding(&mut peer)).await?;
                     in_time(send_padding(&mut peer)).await?;
-                    window = Some(HeldWindow::hold(&peer));
+                    window = Some(HeldWindow::hold_window(&peer));
                 }
                 _ => break text,
             }
@@ -71,50 +78,54 @@ impl Far {
         let invalid = |error: TargetError| io::Error::new(io::ErrorKind::InvalidData, error);
         let request = TargetRequest::from_bytes(&text).map_err(invalid)?;
         let target = &request.target;
-        let (status, reached) = match self.reach(target).await {
-            Ok(stream) => (Status::Connected, Ok(stream)),
-            Err(Failed::Forbidden) => {
-                (Status::Forbidden, Err(io::Error::other(format!("the target {target} is not permitted"))))
+        let (status, reached) = match self.connect_target(target).await {
+            Ok(stream) => (TargetStatus::Connected, Ok(stream)),
+            Err(TargetFailure::Forbidden) => {
+                (TargetStatus::Forbidden, Err(io::Error::other(format!("the target {target} is not permitted"))))
             }
-            Err(Failed::Unreachable(error)) => {
-                (Status::Unreachable, Err(io::Error::other(format!("the target {target} cannot be reached: {error}"))))
-            }
+            Err(TargetFailure::Unreachable(error)) => (
+                TargetStatus::Unreachable,
+                Err(io::Error::other(format!("the target {target} cannot be reached: {error}"))),
+            ),
         };
-        peer.control.send(&[status.to_byte()]).await?;
+        peer.control.send_bytes(&[status.to_byte()]).await?;
         if let Some(window) = window {
-            window.release(&peer);
+            window.release_window(&peer);
         }
         match reached {
             Ok(stream) => Ok(Some((peer, request, stream))),
             Err(error) => {
-                spawn_local(timeout(HANDSHAKE_DEADLINE, close(peer)));
+                spawn_local(timeout(HANDSHAKE_DEADLINE, close_gracefully(peer)));
                 Err(error)
             }
         }
     }
 
-    async fn reach(&self, target: &Target) -> Result<TcpStream, Failed> {
+    async fn connect_target(&self, target: &TargetAddress) -> Result<TcpStream, TargetFailure> {
         let reached = async {
-            let addresses = resolve(target).await.map_err(Failed::Unreachable)?;
+            let addresses = resolve_target(target).await.map_err(TargetFailure::Unreachable)?;
             // The address is checked that is connected to, whatever the name means a moment later.
-            let permitted: Vec<_> = addresses.into_iter().filter(|address| permits(&self.targets, *address)).collect();
+            let permitted: Vec<_> =
+                addresses.into_iter().filter(|address| is_target_permitted(&self.targets, *address)).collect();
             if permitted.is_empty() {
-                return Err(Failed::Forbidden);
+                return Err(TargetFailure::Forbidden);
             }
-            connect(&permitted, NEXT_ADDRESS).await.map_err(Failed::Unreachable)
+            connect_to_any(&permitted, NEXT_ADDRESS).await.map_err(TargetFailure::Unreachable)
         };
-        timeout(CONNECT_DEADLINE, reached).await.unwrap_or_else(|_| Err(Failed::Unreachable(late(CONNECT_DEADLINE))))
+        timeout(CONNECT_DEADLINE, reached)
+            .await
+            .unwrap_or_else(|_| Err(TargetFailure::Unreachable(timeout_error(CONNECT_DEADLINE))))
     }
 }
 
 async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(HANDSHAKE_DEADLINE, step).await.unwrap_or_else(|_| Err(late(HANDSHAKE_DEADLINE)))
+    timeout(HANDSHAKE_DEADLINE, step).await.unwrap_or_else(|_| Err(timeout_error(HANDSHAKE_DEADLINE)))
 }
 
 /// Closes a connection so that what was sent arrives: what comes is discarded until the other end closes, too. If it
 /// were left unread, the kernel would reset the connection.
-async fn close(peer: Peer) -> io::Result<()> {
-    let stream = peer.control.tcp();
+async fn close_gracefully(peer: AuthenticatedPeer) -> io::Result<()> {
+    let stream = peer.control.tcp_stream();
     let socket = SockRef::from(stream);
     socket.set_linger(None)?;
     socket.shutdown(Shutdown::Write)?;
@@ -129,12 +140,12 @@ async fn close(peer: Peer) -> io::Result<()> {
     }
 }
 
-async fn receive(peer: &mut Peer, length: usize) -> io::Result<Vec<u8>> {
+async fn receive_exact(peer: &mut AuthenticatedPeer, length: usize) -> io::Result<Vec<u8>> {
     let mut text = vec![0; length];
     peer.control.read_exact(&mut text).await?;
-    let mut tag = [0; Peer::TAG];
+    let mut tag = [0; AuthenticatedPeer::TAG];
     peer.control.read_exact(&mut tag).await?;
-    if !peer.verifies(&tag, &text) {
+    if !peer.verifies_tag(&tag, &text) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the request is not of the caller"));
     }
     Ok(text)

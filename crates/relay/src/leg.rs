@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::mem::replace;
 use std::net::{Shutdown, TcpStream};
 
-use fullpipe_control::{QueueSample, QueueWatch, Records, StalledBytes};
+use fullpipe_control::{QueueSample, QueueWatch, StalledBytes, TlsRecords};
 use fullpipe_model::improvement::LOSS_TOLERANT;
 use fullpipe_model::unqueued::{SenderSample, UnqueuedLoss};
 use fullpipe_record::TcpInfo;
@@ -25,9 +25,9 @@ pub(crate) const COPY_BYTES: usize = 32 << 10;
 
 /// A socket, and what epoll said of it last.
 #[derive(Debug)]
-pub(crate) struct Leg {
+pub(crate) struct RelaySocket {
     pub(crate) socket: TcpStream,
-    pub(crate) tls: Option<Box<Records>>,
+    pub(crate) tls: Option<Box<TlsRecords>>,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     /// Events that have come, without urgent data that was read and an error that was dealt with.
@@ -38,7 +38,7 @@ pub(crate) struct Leg {
     pub(crate) written: u64,
     /// Bytes that were given to the socket before, which count as acknowledged.
     before: u64,
-    losses: Losses,
+    losses: SocketLosses,
     queue: QueueWatch,
     /// Bytes that had been written when the other end last had acknowledged all of them.
     settled: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Leg {
 
 /// The losses on the way from a leg to its other end.
 #[derive(Debug)]
-enum Losses {
+enum SocketLosses {
     /// And the bytes that had been written at the last sample.
     Watched(Box<UnqueuedLoss>, u64),
     /// This share, without a queue, and BBR is used since, if this host permits it.
@@ -54,18 +54,18 @@ enum Losses {
 }
 
 /// The result of a read from a side.
-pub(crate) enum Got {
+pub(crate) enum ReadResult {
     Bytes(usize),
     Nothing,
     End,
 }
 
-impl Leg {
-    pub(crate) fn new(socket: TcpStream, tls: Option<Records>) -> Self {
+impl RelaySocket {
+    pub(crate) fn new(socket: TcpStream, tls: Option<TlsRecords>) -> Self {
         // Before the figures: what comes meanwhile counts as read, never as a FIN.
-        let unread = unread(&socket);
+        let unread = unread_bytes(&socket);
         let info = tcp_info(&socket).unwrap_or_default();
-        let received = bytes(info.bytes_received).saturating_sub(u64::from(info.state == Some(CLOSE_WAIT)));
+        let received = count_or_zero(info.bytes_received).saturating_sub(u64::from(info.state == Some(CLOSE_WAIT)));
         let read = received.saturating_sub(unread);
         Self {
             socket,
@@ -76,7 +76,7 @@ impl Leg {
             read,
             written: 0,
             before: sent_before(&info),
-            losses: Losses::Watched(Box::default(), 0),
+            losses: SocketLosses::Watched(Box::default(), 0),
             queue: QueueWatch::default(),
             settled: 0,
         }
@@ -105,29 +105,29 @@ impl Leg {
     /// Takes a sample, unless nothing was written since the last one, and changes to BBR once packets are lost without
     /// a queue: other congestion controls take that for a full path.
     pub(crate) fn watch_losses(&mut self, at: Time) {
-        let Losses::Watched(loss, written) = &mut self.losses else { return };
+        let SocketLosses::Watched(loss, written) = &mut self.losses else { return };
         if replace(written, self.written) == self.written {
             return;
         }
         let Ok(info) = tcp_info(&self.socket) else { return };
-        if let Some(share) = loss.follow(at, SenderSample::of(&[info])) {
+        if let Some(share) = loss.add_sample(at, SenderSample::from_infos(&[info])) {
             // Where this host does not permit it, the connection goes on as it is.
             let changed = SockRef::from(&self.socket).set_tcp_congestion(LOSS_TOLERANT.as_bytes());
             tracing::info!(?changed, %share, "packets are lost without a queue");
-            self.losses = Losses::Known(share);
+            self.losses = SocketLosses::Known(share);
         }
     }
 
     /// Returns the share of packets that are lost without a queue, if it is known.
-    pub(crate) fn lost(&self) -> Option<Ratio> {
+    pub(crate) fn loss_ratio(&self) -> Option<Ratio> {
         match self.losses {
-            Losses::Watched(..) => None,
-            Losses::Known(share) => Some(share),
+            SocketLosses::Watched(..) => None,
+            SocketLosses::Known(share) => Some(share),
         }
     }
 
     /// Notes what epoll says; each event is reported once.
-    pub(crate) fn note(&mut self, flags: EventFlags) {
+    pub(crate) fn note_events(&mut self, flags: EventFlags) {
         self.noted |= flags;
         self.readable |= flags.intersects(EventFlags::IN | EventFlags::PRI | ENDS);
         self.writable |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
@@ -139,40 +139,40 @@ impl Leg {
     }
 
     /// Reads from the socket itself.
-    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Got> {
+    pub(crate) fn read_socket(&mut self, into: &mut [u8]) -> io::Result<ReadResult> {
         let wanted = into.len();
         let got = (&self.socket).read(into);
-        self.got(got, wanted)
+        self.record_read(got, wanted)
     }
 
     /// Makes of the result of a read, or a splice, of `wanted` bytes what it means.
-    pub(crate) fn got(&mut self, result: io::Result<usize>, wanted: usize) -> io::Result<Got> {
+    pub(crate) fn record_read(&mut self, result: io::Result<usize>, wanted: usize) -> io::Result<ReadResult> {
         match result {
-            Ok(0) => Ok(Got::End),
+            Ok(0) => Ok(ReadResult::End),
             Ok(count) => {
                 self.read += count as u64;
                 // After less than was wanted, epoll reports what comes next, unless it has reported the last already.
                 self.readable = count == wanted || self.noted.intersects(EventFlags::PRI | ENDS);
-                Ok(Got::Bytes(count))
+                Ok(ReadResult::Bytes(count))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 self.readable = false;
                 self.noted.remove(EventFlags::PRI);
-                Ok(Got::Nothing)
+                Ok(ReadResult::Nothing)
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Got::Nothing),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(ReadResult::Nothing),
             Err(error) => Err(error),
         }
     }
 
     /// Writes to the socket itself, as much as it takes; zero if that is nothing now.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn write_socket(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = (&self.socket).write(bytes);
-        self.wrote(written)
+        self.record_write(written)
     }
 
     /// Makes of the result of a write, or a splice, what it means.
-    pub(crate) fn wrote(&mut self, result: io::Result<usize>) -> io::Result<usize> {
+    pub(crate) fn record_write(&mut self, result: io::Result<usize>) -> io::Result<usize> {
         match result {
             Ok(count) => {
                 self.written += count as u64;
@@ -193,28 +193,28 @@ impl Leg {
     /// # Errors
     /// Fails with `InvalidData` for what is no record of the other end, and with `UnexpectedEof` for a FIN that TLS did
     /// not announce, which anybody on the path can send.
-    pub(crate) fn read_payload(&mut self, buffer: &mut [u8]) -> io::Result<Got> {
-        let Some(mut tls) = self.tls.take() else { return self.read(&mut buffer[..COPY_BYTES]) };
+    pub(crate) fn read_payload(&mut self, buffer: &mut [u8]) -> io::Result<ReadResult> {
+        let Some(mut tls) = self.tls.take() else { return self.read_socket(&mut buffer[..COPY_BYTES]) };
         let got = self.read_records(&mut tls, buffer);
         self.tls = Some(tls);
         got
     }
 
-    fn read_records(&mut self, tls: &mut Records, buffer: &mut [u8]) -> io::Result<Got> {
+    fn read_records(&mut self, tls: &mut TlsRecords, buffer: &mut [u8]) -> io::Result<ReadResult> {
         let arrived = tls.take_arrived();
         if !arrived.is_empty() {
             buffer[..arrived.len()].copy_from_slice(&arrived);
-            return Ok(Got::Bytes(arrived.len()));
+            return Ok(ReadResult::Bytes(arrived.len()));
         }
-        let held = tls.held().len();
-        buffer[..held].copy_from_slice(tls.held());
-        match self.read(&mut buffer[held..])? {
-            Got::Bytes(count) => {
-                let opened = tls.open(&mut buffer[..held + count]);
-                opened.map(Got::Bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+        let held = tls.partial_record().len();
+        buffer[..held].copy_from_slice(tls.partial_record());
+        match self.read_socket(&mut buffer[held..])? {
+            ReadResult::Bytes(count) => {
+                let opened = tls.open_records(&mut buffer[..held + count]);
+                opened.map(ReadResult::Bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
             }
-            Got::Nothing => Ok(Got::Nothing),
-            Got::End => Err(ErrorKind::UnexpectedEof.into()),
+            ReadResult::Nothing => Ok(ReadResult::Nothing),
+            ReadResult::End => Err(ErrorKind::UnexpectedEof.into()),
         }
     }
 
@@ -236,7 +236,7 @@ impl Leg {
 
     /// Removes the error of the socket that epoll has reported. Returns whether the FIN of the other end came before
     /// it; `None` if there is no error.
-    pub(crate) fn failed(&mut self) -> Option<bool> {
+    pub(crate) fn take_failure(&mut self) -> Option<bool> {
         if !self.noted.contains(EventFlags::ERR) {
             return None;
         }
@@ -249,31 +249,31 @@ impl Leg {
     /// Returns true if the FIN of the other end has come, read or not.
     fn has_closed(&self) -> bool {
         // The kernel counts it as one byte.
-        bytes(self.info().bytes_received) > self.read + unread(&self.socket)
+        count_or_zero(self.socket_info().bytes_received) > self.read + unread_bytes(&self.socket)
     }
 
     /// Returns the figures of the kernel; empty if there are none.
-    pub(crate) fn info(&self) -> TcpInfo {
+    pub(crate) fn socket_info(&self) -> TcpInfo {
         tcp_info(&self.socket).unwrap_or_default()
     }
 
     /// Returns the number of bytes that the socket took and the other end has not acknowledged.
-    pub(crate) fn unacknowledged(&self, info: &TcpInfo) -> u64 {
+    pub(crate) fn unacknowledged_bytes(&self, info: &TcpInfo) -> u64 {
         let acknowledged = info.bytes_acked.map_or(0, ByteCount::get);
         self.written.saturating_sub(acknowledged.saturating_sub(self.before))
     }
 }
 
 fn sent_before(info: &TcpInfo) -> u64 {
-    bytes(info.bytes_sent).saturating_sub(bytes(info.bytes_retrans))
+    count_or_zero(info.bytes_sent).saturating_sub(count_or_zero(info.bytes_retrans))
 }
 
-fn bytes(count: Option<ByteCount>) -> u64 {
+fn count_or_zero(count: Option<ByteCount>) -> u64 {
     count.map_or(0, ByteCount::get)
 }
 
 /// Returns the bytes that have come and were not read, without a FIN.
-fn unread(socket: &TcpStream) -> u64 {
+fn unread_bytes(socket: &TcpStream) -> u64 {
     ioctl_fionread(socket).unwrap_or(0)
 }
 
@@ -296,12 +296,12 @@ mod tests {
 
     /// A leg that has read some bytes before it became one, and some later. Its other end has closed if `closes`, this
     /// end if `both`, and then the other is reset.
-    fn reset(closes: bool, both: bool) -> Leg {
+    fn reset(closes: bool, both: bool) -> RelaySocket {
         let [mut other, mut socket] = ends();
         other.write_all(b"some bytes").unwrap();
         socket.read_exact(&mut [0; 4]).unwrap();
-        let mut leg = Leg::new(socket, None);
-        assert!(matches!(leg.read(&mut [0; 3]), Ok(Got::Bytes(3))));
+        let mut leg = RelaySocket::new(socket, None);
+        assert!(matches!(leg.read_socket(&mut [0; 3]), Ok(ReadResult::Bytes(3))));
         if closes {
             other.shutdown(Shutdown::Write).unwrap();
         }
@@ -310,18 +310,18 @@ mod tests {
         }
         SockRef::from(&other).set_linger(Some(Duration::ZERO)).unwrap();
         drop(other);
-        assert!(within(Duration::from_secs(5), || leg.info().state == Some(CLOSE)));
-        leg.note(EventFlags::ERR);
+        assert!(within(Duration::from_secs(5), || leg.socket_info().state == Some(CLOSE)));
+        leg.note_events(EventFlags::ERR);
         leg
     }
 
     #[test]
     fn a_leg_knows_whether_a_fin_came_before_the_reset() {
-        assert_eq!(reset(false, false).failed(), Some(false));
-        assert_eq!(reset(true, false).failed(), Some(true));
-        assert_eq!(reset(false, true).failed(), Some(false));
+        assert_eq!(reset(false, false).take_failure(), Some(false));
+        assert_eq!(reset(true, false).take_failure(), Some(true));
+        assert_eq!(reset(false, true).take_failure(), Some(false));
         // After two FINs there is no reset.
-        assert_eq!(reset(true, true).failed(), None);
+        assert_eq!(reset(true, true).take_failure(), None);
         assert!(reset(true, true).has_closed() && reset(true, false).has_closed() && !reset(false, true).has_closed());
     }
 }

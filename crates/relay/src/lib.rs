@@ -1,6 +1,6 @@
 //! Split TCP: a relay takes a connection over, opens its own to the target, and passes everything on.
 //!
-//! * In: [`RelayOptions`]: an address to listen on and a [`Role`]: alone, the near relay of a pair, or the far one.
+//! * In: [`RelayOptions`]: an address to listen on and a [`RelayRole`]: alone, the near relay of a pair, or the far one.
 //!   Out: [`RelayEvent`]s, until it is interrupted.
 //! * Connections are accepted, authenticated and joined on one thread (tokio); data moves on others, one a processor,
 //!   each with its own epoll. From socket to socket it moves by `splice(2)`.
@@ -30,8 +30,8 @@ mod sockets;
 mod window;
 mod worker;
 
-pub use blocks::{BLOCK_BYTES, BlockError, BlockReader, Codec};
-pub use message::{Status, StatusError, TargetError, TargetRequest};
-pub use options::{RelayError, RelayEvent, RelayOptions, Role};
-pub use relay::relay;
-pub use rules::{AllowedTargets, RuleError, Target};
+pub use blocks::{BLOCK_BYTES, BlockCodec, BlockError, BlockReader};
+pub use message::{StatusError, TargetError, TargetRequest, TargetStatus};
+pub use options::{RelayError, RelayEvent, RelayOptions, RelayRole};
+pub use relay::relay_connections;
+pub use rules::{AllowedTargets, RuleError, TargetAddress};

@@ -10,7 +10,7 @@
 //!                                           ←  bytes of the target
 //! ```
 //!
-//! The length is one byte, the tag 32 ([`fullpipe_control::Peer::tag`]), the status one byte. A request is the target
+//! The length is one byte, the tag 32 ([`fullpipe_control::Peer::tag_text`]), the status one byte. A request is the target
 //! as HOST:PORT, behind the word `zstd` and a space if the bytes of both directions come in blocks
 //! ([`crate::BlockReader`]). The far relay is asked for its abilities (one byte; bit 0: blocks, bit 1: padding) before
 //! a request with blocks, and before one of the word `pad` alone: then 48 KiB of padding follow from near to far, and
@@ -18,13 +18,13 @@
 
 use thiserror::Error;
 
-use crate::rules::{RuleError, Target};
+use crate::rules::{RuleError, TargetAddress};
 
 /// A request to connect to a target, without its length and its tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetRequest {
     /// The target.
-    pub target: Target,
+    pub target: TargetAddress,
     /// Bytes of both directions come in blocks.
     pub compress: bool,
 }
@@ -54,7 +54,7 @@ pub(crate) const PAD: &[u8] = b"pad";
 
 /// The answer of a far relay about a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum TargetStatus {
     /// The connection to the target is there; its bytes follow.
     Connected,
     /// The far relay does not permit the target.
@@ -85,7 +85,7 @@ impl TargetRequest {
     }
 }
 
-impl Status {
+impl TargetStatus {
     /// Returns the byte on the wire.
     pub const fn to_byte(self) -> u8 {
         match self {
@@ -116,10 +116,10 @@ mod tests {
 
     #[test]
     fn each_status_is_read_as_it_was_written() {
-        for status in [Status::Connected, Status::Forbidden, Status::Unreachable] {
-            assert_eq!(Status::from_byte(status.to_byte()), Ok(status));
+        for status in [TargetStatus::Connected, TargetStatus::Forbidden, TargetStatus::Unreachable] {
+            assert_eq!(TargetStatus::from_byte(status.to_byte()), Ok(status));
         }
-        assert_eq!(Status::from_byte(3), Err(StatusError(3)));
+        assert_eq!(TargetStatus::from_byte(3), Err(StatusError(3)));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Peer, PeerTls};
-use fullpipe_iperf::Key;
+use fullpipe_control::{AuthenticatedPeer, PeerTls};
+use fullpipe_iperf::SharedKey;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -19,8 +19,8 @@ use tokio::time::{sleep, timeout, timeout_at};
 use crate::message::{PAD, TAKES_BLOCKS, TAKES_PADDING, TargetRequest};
 use crate::options::RelayEvent;
 use crate::quotas::MAX_PENDING;
-use crate::rules::Target;
-use crate::sockets::{CONNECT_DEADLINE, late, reach};
+use crate::rules::TargetAddress;
+use crate::sockets::{CONNECT_DEADLINE, connect_target, timeout_error};
 use crate::window::{HeldWindow, read_padding, send_padding};
 
 /// Time between two attempts to reach the far relay.
@@ -40,9 +40,9 @@ const PADDING_INTERVAL: Duration = Duration::from_secs(1);
 const PADDING_PAUSE: Duration = Duration::from_mins(1);
 
 /// The connections to the far relay.
-pub(crate) struct Pool {
-    pub(crate) via: Target,
-    pub(crate) key: Key,
+pub(crate) struct FarConnectionPool {
+    pub(crate) via: TargetAddress,
+    pub(crate) key: SharedKey,
     pub(crate) tls: Option<PeerTls>,
     pub(crate) events: UnboundedSender<RelayEvent>,
     /// Bytes are to be compressed if the far relay can do that, too.
@@ -50,7 +50,7 @@ pub(crate) struct Pool {
     /// Connections that are to wait.
     size: usize,
     /// Connections that wait for a client; those with a window that has grown come first.
-    idle: RefCell<VecDeque<Ready>>,
+    idle: RefCell<VecDeque<FarConnection>>,
     /// The windows of those that wait are growing, one after the other.
     is_growing: Cell<bool>,
     /// Connections that are being made, or whose window is growing.
@@ -64,18 +64,18 @@ pub(crate) struct Pool {
 }
 
 /// A connection to the far relay that can be used.
-pub(crate) struct Ready {
-    pub(crate) peer: Peer,
+pub(crate) struct FarConnection {
+    pub(crate) peer: AuthenticatedPeer,
     /// Bytes of both directions come in blocks.
     pub(crate) compress: bool,
     /// The window of the connection, once it has grown.
     window: Option<HeldWindow>,
 }
 
-impl Pool {
+impl FarConnectionPool {
     pub(crate) fn new(
-        via: Target,
-        key: Key,
+        via: TargetAddress,
+        key: SharedKey,
         tls: Option<PeerTls>,
         compress: bool,
         size: u16,
@@ -98,7 +98,7 @@ impl Pool {
     }
 
     /// Makes connections until as many wait as are to wait.
-    pub(crate) fn fill(self: &Rc<Self>) {
+    pub(crate) fn fill_pool(self: &Rc<Self>) {
         while self.idle.borrow().len() + self.coming.get() < self.size {
             self.coming.update(|coming| coming + 1);
             let pool = Rc::clone(self);
@@ -106,13 +106,13 @@ impl Pool {
                 let ready = pool.call_until_answered().await;
                 pool.idle.borrow_mut().push_back(ready);
                 pool.coming.update(|coming| coming - 1);
-                pool.grow();
+                pool.grow_windows();
             });
         }
     }
 
     /// Lets the windows of connections that wait grow, one after the other, until all have grown.
-    fn grow(self: &Rc<Self>) {
+    fn grow_windows(self: &Rc<Self>) {
         if self.is_growing.replace(true) {
             return;
         }
@@ -120,8 +120,9 @@ impl Pool {
         spawn_local(async move {
             while let Some(ready) = pool.take_small() {
                 pool.coming.update(|coming| coming + 1);
-                let grown =
-                    timeout(CONNECT_DEADLINE, grown(ready)).await.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)));
+                let grown = timeout(CONNECT_DEADLINE, grow_window(ready))
+                    .await
+                    .unwrap_or_else(|_| Err(timeout_error(CONNECT_DEADLINE)));
                 pool.coming.update(|coming| coming - 1);
                 match grown {
                     Ok(ready) => {
@@ -130,7 +131,7 @@ impl Pool {
                     }
                     Err(error) => {
                         tracing::info!(%error, "no padding for a while");
-                        pool.fill();
+                        pool.fill_pool();
                         sleep(PADDING_PAUSE).await;
                     }
                 }
@@ -140,34 +141,34 @@ impl Pool {
     }
 
     /// Returns a connection that waited and whose window has not grown.
-    fn take_small(&self) -> Option<Ready> {
+    fn take_small(&self) -> Option<FarConnection> {
         let mut idle = self.idle.borrow_mut();
         let place = idle.iter().position(|ready| ready.window.is_none())?;
         idle.remove(place)
     }
 
-    async fn call_until_answered(&self) -> Ready {
+    async fn call_until_answered(&self) -> FarConnection {
         loop {
-            match self.call().await {
+            match self.call_far().await {
                 Ok(ready) => {
                     self.reported.borrow_mut().clear();
                     return ready;
                 }
-                Err(error) => self.report(&error),
+                Err(error) => self.report_failure(&error),
             }
             sleep(RETRY).await;
         }
     }
 
     /// Reports that the far relay cannot be used: once for each reason until it can, however many connections wait.
-    fn report(&self, error: &io::Error) {
+    fn report_failure(&self, error: &io::Error) {
         let why = format!("the far relay {} cannot be used: {error}", self.via);
         if self.reported.borrow_mut().insert(why.clone()) {
             let _ = self.events.send(RelayEvent::NoPeer { why });
         }
     }
 
-    async fn call(&self) -> io::Result<Ready> {
+    async fn call_far(&self) -> io::Result<FarConnection> {
         self.call_within(CONNECT_DEADLINE).await
     }
 
@@ -176,10 +177,10 @@ impl Pool {
     ///
     /// # Errors
     /// Fails if it does not answer within the deadline.
-    async fn call_patiently(&self) -> io::Result<Ready> {
+    async fn call_patiently(&self) -> io::Result<FarConnection> {
         let began = Instant::now();
         loop {
-            match self.call().await {
+            match self.call_far().await {
                 Err(error) if self.has_no_place(&error) && began.elapsed() < CONNECT_DEADLINE => sleep(AGAIN).await,
                 called => return called,
             }
@@ -195,54 +196,54 @@ impl Pool {
     ///
     /// # Errors
     /// Fails if it does not answer, and with `TimedOut` once it has answered no call for so long.
-    async fn call_within(&self, limit: Duration) -> io::Result<Ready> {
+    async fn call_within(&self, limit: Duration) -> io::Result<FarConnection> {
         let began = Instant::now();
         let mut turn = pin!(self.calls.acquire());
         let _call = loop {
-            let deadline = self.deadline(began, limit);
+            let deadline = self.call_deadline(began, limit);
             match timeout_at(deadline.into(), turn.as_mut()).await {
                 Ok(turn) => break turn.map_err(io::Error::other)?,
-                Err(_) if self.deadline(began, limit) <= deadline => return Err(late(limit)),
+                Err(_) if self.call_deadline(began, limit) <= deadline => return Err(timeout_error(limit)),
                 Err(_) => {}
             }
         };
-        let called = async { self.greet(reach(&self.via, None).await?).await };
-        let called = timeout_at(self.deadline(began, limit).into(), called).await;
-        let ready = called.unwrap_or_else(|_| Err(late(limit)))?;
+        let called = async { self.prove_key(connect_target(&self.via, None).await?).await };
+        let called = timeout_at(self.call_deadline(began, limit).into(), called).await;
+        let ready = called.unwrap_or_else(|_| Err(timeout_error(limit)))?;
         self.answered.set(Some(Instant::now()));
         Ok(ready)
     }
 
     /// Returns the time at which a call that began then is given up: later if others have been answered since.
-    fn deadline(&self, began: Instant, limit: Duration) -> Instant {
+    fn call_deadline(&self, began: Instant, limit: Duration) -> Instant {
         self.answered.get().map_or(began, |answered| answered.max(began)) + limit
     }
 
-    async fn greet(&self, stream: TcpStream) -> io::Result<Ready> {
-        let mut peer = Peer::call(stream, &self.key, self.tls.as_ref()).await?;
-        let compress = self.compress && abilities(&mut peer).await? & TAKES_BLOCKS != 0;
-        Ok(Ready { peer, compress, window: None })
+    async fn prove_key(&self, stream: TcpStream) -> io::Result<FarConnection> {
+        let mut peer = AuthenticatedPeer::connect_peer(stream, &self.key, self.tls.as_ref()).await?;
+        let compress = self.compress && request_abilities(&mut peer).await? & TAKES_BLOCKS != 0;
+        Ok(FarConnection { peer, compress, window: None })
     }
 
     /// Returns a connection to the far relay that has been asked for `target`: one that waited, or a new one.
     ///
     /// # Errors
     /// Fails if the far relay cannot be reached, or does not have the key.
-    pub(crate) async fn ask(self: &Rc<Self>, target: &Target) -> io::Result<Ready> {
-        let waited = self.take();
-        self.fill();
-        let Ready { mut peer, compress, window } = match waited {
+    pub(crate) async fn request_target(self: &Rc<Self>, target: &TargetAddress) -> io::Result<FarConnection> {
+        let waited = self.take_idle();
+        self.fill_pool();
+        let FarConnection { mut peer, compress, window } = match waited {
             Some(ready) => ready,
             None => self.call_patiently().await?,
         };
         let text = TargetRequest { target: target.clone(), compress }.to_bytes();
         let length = u8::try_from(text.len()).map_err(|_| io::Error::other("the target's name is too long"))?;
-        let request = [&[length][..], &text, &peer.tag(&text)].concat();
-        peer.control.send(&request).await?;
+        let request = [&[length][..], &text, &peer.tag_text(&text)].concat();
+        peer.control.send_bytes(&request).await?;
         if let Some(window) = window {
-            window.release(&peer);
+            window.release_window(&peer);
         }
-        Ok(Ready { peer, compress, window: None })
+        Ok(FarConnection { peer, compress, window: None })
     }
 
     /// Closes the connections that wait: the far relay does not answer on one of them.
@@ -251,34 +252,34 @@ impl Pool {
     }
 
     /// Returns a connection that waited and has not gone: the far relay sends nothing of its own accord.
-    fn take(&self) -> Option<Ready> {
+    fn take_idle(&self) -> Option<FarConnection> {
         let mut idle = self.idle.borrow_mut();
         std::iter::from_fn(|| idle.pop_front()).find(|ready| {
-            let read = ready.peer.control.tcp().try_read(&mut [0; 1]);
+            let read = ready.peer.control.tcp_stream().try_read(&mut [0; 1]);
             read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         })
     }
 }
 
 /// Asks the far relay for what it can do.
-async fn abilities(peer: &mut Peer) -> io::Result<u8> {
-    let question = [&[0][..], &peer.tag(&[])].concat();
-    peer.control.send(&question).await?;
+async fn request_abilities(peer: &mut AuthenticatedPeer) -> io::Result<u8> {
+    let question = [&[0][..], &peer.tag_text(&[])].concat();
+    peer.control.send_bytes(&question).await?;
     let unanswered = |_| io::Error::other("it does not answer what it can do: it is of an earlier version");
     peer.control.read_u8().await.map_err(unanswered)
 }
 
 /// Returns the connection once its window has grown, at both relays; as it is, if the far relay takes no padding.
-async fn grown(mut ready: Ready) -> io::Result<Ready> {
+async fn grow_window(mut ready: FarConnection) -> io::Result<FarConnection> {
     let peer = &mut ready.peer;
-    if abilities(peer).await? & TAKES_PADDING != 0 {
+    if request_abilities(peer).await? & TAKES_PADDING != 0 {
         let length = PAD.len() as u8;
-        let request = [&[length][..], PAD, &peer.tag(PAD)].concat();
-        peer.control.send(&request).await?;
+        let request = [&[length][..], PAD, &peer.tag_text(PAD)].concat();
+        peer.control.send_bytes(&request).await?;
         send_padding(peer).await?;
         read_padding(peer).await?;
     }
-    ready.window = Some(HeldWindow::hold(&ready.peer));
+    ready.window = Some(HeldWindow::hold_window(&ready.peer));
     Ok(ready)
 }
 
@@ -289,10 +290,10 @@ mod tests {
     use tokio::sync::mpsc::UnboundedReceiver;
     use tokio::task::{LocalSet, yield_now};
 
-    fn pool(via: &str, size: u16) -> (Rc<Pool>, UnboundedReceiver<RelayEvent>) {
-        let key = Key::from_file_content(b"correct horse battery").unwrap();
+    fn pool(via: &str, size: u16) -> (Rc<FarConnectionPool>, UnboundedReceiver<RelayEvent>) {
+        let key = SharedKey::from_file_content(b"correct horse battery").unwrap();
         let (events, reported) = tokio::sync::mpsc::unbounded_channel();
-        (Pool::new(via.parse().unwrap(), key, None, false, size, events), reported)
+        (FarConnectionPool::new(via.parse().unwrap(), key, None, false, size, events), reported)
     }
 
     /// Returns the request that a near relay makes of a far one with these abilities, and whether it will compress.
@@ -301,11 +302,11 @@ mod tests {
         LocalSet::new().block_on(&runtime, async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let via = listener.local_addr().unwrap().to_string().parse().unwrap();
-            let key = Key::from_file_content(b"correct horse battery").unwrap();
+            let key = SharedKey::from_file_content(b"correct horse battery").unwrap();
             let (events, _) = tokio::sync::mpsc::unbounded_channel();
-            let pool = Pool::new(via, key.clone(), None, compress, 0, events);
+            let pool = FarConnectionPool::new(via, key.clone(), None, compress, 0, events);
             let target = "host:22".parse().unwrap();
-            let (ready, requests) = tokio::join!(pool.ask(&target), far(&listener, &key, abilities));
+            let (ready, requests) = tokio::join!(pool.request_target(&target), far(&listener, &key, abilities));
             let text = requests.last().cloned().unwrap_or_default();
             Ok((String::from_utf8(text).unwrap(), ready?.compress))
         })
@@ -315,7 +316,7 @@ mod tests {
     fn connections_that_wait_in_vain_report_each_reason_once() {
         let (pool, mut reported) = pool("192.0.2.1:9", 8);
         for why in ["refused", "refused", "no key", "refused"] {
-            pool.report(&io::Error::other(why));
+            pool.report_failure(&io::Error::other(why));
         }
         let whys: Vec<String> = std::iter::from_fn(|| reported.try_recv().ok())
             .map(|event| match event {
@@ -338,9 +339,9 @@ mod tests {
         });
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         pool.answered.set(Some(before));
-        assert_eq!(pool.deadline(began, limit), began + limit);
+        assert_eq!(pool.call_deadline(began, limit), began + limit);
         pool.answered.set(Some(began + limit / 2));
-        assert_eq!(pool.deadline(began, limit), began + limit + limit / 2);
+        assert_eq!(pool.call_deadline(began, limit), began + limit + limit / 2);
     }
 
     #[test]
@@ -356,7 +357,7 @@ mod tests {
             let answer = async {
                 refuse().await;
                 refuse().await;
-                Peer::answer(listener.accept().await.unwrap().0, &pool.key, None).await.unwrap()
+                AuthenticatedPeer::accept_peer(listener.accept().await.unwrap().0, &pool.key, None).await.unwrap()
             };
             let (called, _peer) = tokio::join!(pool.call_patiently(), answer);
             called.unwrap();
@@ -364,17 +365,17 @@ mod tests {
     }
 
     /// Answers one near relay as a far one that can do this, or does not say what it can do, and returns its requests.
-    async fn far(listener: &TcpListener, key: &Key, abilities: Option<u8>) -> Vec<Vec<u8>> {
-        let mut peer = Peer::answer(listener.accept().await.unwrap().0, key, None).await.unwrap();
+    async fn far(listener: &TcpListener, key: &SharedKey, abilities: Option<u8>) -> Vec<Vec<u8>> {
+        let mut peer = AuthenticatedPeer::accept_peer(listener.accept().await.unwrap().0, key, None).await.unwrap();
         let mut requests = Vec::new();
         loop {
             let mut text = vec![0; peer.control.read_u8().await.unwrap().into()];
             peer.control.read_exact(&mut text).await.unwrap();
-            peer.control.read_exact(&mut [0; Peer::TAG]).await.unwrap();
+            peer.control.read_exact(&mut [0; AuthenticatedPeer::TAG]).await.unwrap();
             requests.push(text.clone());
             match &text[..] {
                 [] => match abilities {
-                    Some(abilities) => peer.control.send(&[abilities]).await.unwrap(),
+                    Some(abilities) => peer.control.send_bytes(&[abilities]).await.unwrap(),
                     None => return requests,
                 },
                 PAD => {
@@ -396,15 +397,15 @@ mod tests {
                 let pool = pool(&via, 1).0;
                 let key = pool.key.clone();
                 let requests = spawn_local(async move { far(&listener, &key, Some(abilities)).await });
-                pool.fill();
+                pool.fill_pool();
                 let has_grown = || pool.idle.borrow().front().is_some_and(|ready| ready.window.is_some());
                 while !has_grown() {
                     // As each client that comes meanwhile does.
-                    pool.fill();
+                    pool.fill_pool();
                     yield_now().await;
                 }
                 assert_eq!((pool.idle.borrow().len(), pool.coming.get()), (1, 0));
-                pool.ask(&"host:22".parse().unwrap()).await.unwrap();
+                pool.request_target(&"host:22".parse().unwrap()).await.unwrap();
                 assert_eq!(requests.await.unwrap(), expected);
             });
         }

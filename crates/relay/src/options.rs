@@ -3,13 +3,13 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use fullpipe_control::{ListenError, Network, RefusedConnections, TlsError};
-use fullpipe_iperf::Key;
+use fullpipe_control::{AddressPrefix, ListenError, RefusedConnections, TlsError};
+use fullpipe_iperf::SharedKey;
 use fullpipe_record::{RelayJoined, RelayProgress, RelayedConnection};
 use fullpipe_units::Span;
 use thiserror::Error;
 
-use crate::rules::{AllowedTargets, Target};
+use crate::rules::{AllowedTargets, TargetAddress};
 
 /// The settings of a relay.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct RelayOptions {
     /// Port to listen on; 0 lets the kernel choose.
     pub port: u16,
     /// Networks whose clients are served; all if empty.
-    pub allow: Vec<Network>,
+    pub allow: Vec<AddressPrefix>,
     /// Most connections at once.
     pub max_connections: u32,
     /// Most of them of one address (IPv6: of one /64 network). A far relay, which near ones call, has no such limit.
@@ -29,25 +29,25 @@ pub struct RelayOptions {
     /// Time between two reports of a connection while it lasts; `None` for none before its end.
     pub interval: Option<Span>,
     /// The part that it plays.
-    pub role: Role,
+    pub role: RelayRole,
 }
 
 /// The part that a relay plays.
 #[derive(Debug, Clone)]
-pub enum Role {
+pub enum RelayRole {
     /// The relay connects to the target itself.
     Alone {
         /// The target.
-        to: Target,
+        to: TargetAddress,
     },
     /// The relay asks the far relay to connect to the target.
     Near {
         /// The target, as the far relay resolves it.
-        to: Target,
+        to: TargetAddress,
         /// The far relay.
-        via: Target,
+        via: TargetAddress,
         /// The key that both have.
-        key: Key,
+        key: SharedKey,
         /// True if TLS is disabled.
         plain: bool,
         /// True if blocks are compressed where that wins, if the far relay can do that, too.
@@ -60,7 +60,7 @@ pub enum Role {
         /// Targets that it connects to.
         targets: Vec<AllowedTargets>,
         /// The key that both have.
-        key: Key,
+        key: SharedKey,
         /// True if TLS is disabled.
         plain: bool,
     },
@@ -139,7 +139,7 @@ pub enum RelayError {
 
 impl RelayError {
     /// Returns the function that makes an error of the kernel's, for `operation`.
-    pub(crate) fn io(operation: &'static str) -> impl Fn(io::Error) -> Self {
+    pub(crate) fn from_io(operation: &'static str) -> impl Fn(io::Error) -> Self {
         move |cause| Self::Io { operation, cause }
     }
 }

@@ -13,45 +13,45 @@ pub(crate) const MAX_PIPES: usize = 48;
 
 /// A pipe for bytes on their way.
 #[derive(Debug)]
-pub(crate) struct Pipe {
+pub(crate) struct SplicePipe {
     pub(crate) read: OwnedFd,
     pub(crate) write: OwnedFd,
 }
 
 /// The pipes of one worker.
 #[derive(Debug)]
-pub(crate) struct Pipes {
-    idle: Vec<Pipe>,
+pub(crate) struct PipePool {
+    idle: Vec<SplicePipe>,
     /// Pipes that may still be made.
     left: usize,
 }
 
-impl Pipes {
+impl PipePool {
     pub(crate) const fn new(most: usize) -> Self {
         Self { idle: Vec::new(), left: most }
     }
 
     /// Returns an empty pipe; `None` if there is none, so that the bytes must be copied.
-    pub(crate) fn take(&mut self) -> Option<Pipe> {
-        self.idle.pop().or_else(|| self.make())
+    pub(crate) fn take_pipe(&mut self) -> Option<SplicePipe> {
+        self.idle.pop().or_else(|| self.create_pipe())
     }
 
     /// Takes back a pipe, which must be empty.
-    pub(crate) fn put(&mut self, pipe: Pipe) {
+    pub(crate) fn put_back(&mut self, pipe: SplicePipe) {
         self.idle.push(pipe);
     }
 
     /// Closes a pipe with what is in it.
-    pub(crate) fn discard(&mut self, pipe: Pipe) {
+    pub(crate) fn discard_pipe(&mut self, pipe: SplicePipe) {
         drop(pipe);
         self.left += 1;
     }
 
-    fn make(&mut self) -> Option<Pipe> {
+    fn create_pipe(&mut self) -> Option<SplicePipe> {
         self.left = self.left.checked_sub(1)?;
         let made = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).and_then(|(read, write)| {
             fcntl_setpipe_size(&write, PIPE_BYTES)?;
-            Ok(Pipe { read, write })
+            Ok(SplicePipe { read, write })
         });
         // Who may have no more now will hardly have more later: the rest is copied.
         made.inspect_err(|_| self.left = 0).ok()
@@ -64,12 +64,12 @@ mod tests {
 
     #[test]
     fn no_more_pipes_are_made_than_permitted_and_an_empty_one_is_used_again() {
-        let mut pipes = Pipes::new(1);
-        let pipe = pipes.take().unwrap();
-        assert!(pipes.take().is_none());
-        pipes.put(pipe);
-        let pipe = pipes.take().unwrap();
-        pipes.discard(pipe);
-        assert!(pipes.take().is_some());
+        let mut pipes = PipePool::new(1);
+        let pipe = pipes.take_pipe().unwrap();
+        assert!(pipes.take_pipe().is_none());
+        pipes.put_back(pipe);
+        let pipe = pipes.take_pipe().unwrap();
+        pipes.discard_pipe(pipe);
+        assert!(pipes.take_pipe().is_some());
     }
 }

@@ -11,7 +11,7 @@ pub(crate) const DISPLACED: &str = "it had sent nothing when another client need
 
 /// Shares of the limits that a client uses, until this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Quotas {
+pub(crate) struct ClientQuotas {
     /// One of all connections.
     pub(crate) _permit: Option<OwnedSemaphorePermit>,
     /// One of those of a client's address. A far relay, which near ones call, counts by no address.
@@ -20,7 +20,7 @@ pub(crate) struct Quotas {
     pub(crate) silent: Option<PendingPlace>,
 }
 
-impl Quotas {
+impl ClientQuotas {
     /// Notes that the client has sent something: it keeps its place from now on.
     pub(crate) fn note_first_byte(&mut self) {
         self.silent = None;

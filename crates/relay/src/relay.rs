@@ -9,8 +9,8 @@ use std::thread::{self, JoinHandle, available_parallelism};
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    ClientPlaces, Network, PeerTls, PendingClients, PendingPlace, RefusalCounts, RefusedConnections, canonical,
-    is_admitted,
+    AddressPrefix, ClientPlaces, PeerTls, PendingClients, PendingPlace, RefusalCounts, RefusedConnections,
+    canonical_address, is_admitted,
 };
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
@@ -20,15 +20,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::{interval, sleep, timeout};
 
-use crate::far::Far;
-use crate::leg::Leg;
-use crate::near::{Pool, Ready};
-use crate::options::{RelayError, RelayEvent, RelayOptions, Role};
-use crate::pipes::{MAX_PIPES, Pipes};
-use crate::quotas::{DISPLACED, MAX_PENDING, Quotas};
-use crate::rules::Target;
-use crate::sockets::{CONNECT_DEADLINE, listen, prepare, raise_descriptors, reach, unless_reset};
-use crate::worker::{Inbox, Joint, Pair, Sides, Worker};
+use crate::far::FarSettings;
+use crate::leg::RelaySocket;
+use crate::near::{FarConnection, FarConnectionPool};
+use crate::options::{RelayError, RelayEvent, RelayOptions, RelayRole};
+use crate::pipes::{MAX_PIPES, PipePool};
+use crate::quotas::{ClientQuotas, DISPLACED, MAX_PENDING};
+use crate::rules::TargetAddress;
+use crate::sockets::{
+    CONNECT_DEADLINE, connect_target, listen_for_clients, prepare_socket, raise_descriptors, unless_reset,
+};
+use crate::worker::{ConnectionRole, RelayWorker, Sides, UnjoinedPair, WorkerInbox};
 
 /// Time between two checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -50,43 +52,47 @@ const NO_PLACE: &str = "too many callers have not yet proved who they are, or wa
 ///
 /// # Errors
 /// Fails if it cannot listen, may open too few files, or has no threads.
-pub fn relay(
+pub fn relay_connections(
     options: &RelayOptions,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(RelayEvent),
 ) -> Result<(), RelayError> {
     raise_descriptors(options)?;
-    let mut reporter = Reporter::new(report);
+    let mut reporter = EventReporter::new(report);
     let (events, mut received) = unbounded_channel();
-    let workers = Workers::start(&events, options.interval)?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(RelayError::io("the runtime"))?;
+    let workers = WorkerThreads::start_workers(&events, options.interval)?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(RelayError::from_io("the runtime"))?;
     let served = LocalSet::new().block_on(&runtime, async {
-        let relay = Rc::new(Relay::new(options, &workers, events)?);
-        let listener = listen(options)?;
-        let address = listener.local_addr().map_err(RelayError::io("getsockname"))?;
-        reporter.note(RelayEvent::Listening(address), Instant::now());
-        if let Part::OfClients(onward, ..) = &relay.part
-            && let Onward::Near(pool, _) = &**onward
+        let relay = Rc::new(RelayServer::new(options, &workers, events)?);
+        let listener = listen_for_clients(options)?;
+        let address = listener.local_addr().map_err(RelayError::from_io("getsockname"))?;
+        reporter.report_event(RelayEvent::Listening(address), Instant::now());
+        if let RelayPart::OfClients(onward, ..) = &relay.part
+            && let NextHop::Near(pool, _) = &**onward
         {
-            pool.fill();
+            pool.fill_pool();
         }
-        spawn_local(Rc::clone(&relay).accept(listener));
+        spawn_local(Rc::clone(&relay).accept_clients(listener));
         report_until(interrupt, &mut received, &mut reporter).await;
         Ok(())
     });
     // What the runtime holds is not joined yet: it is reset. No task waits for names that are being resolved.
     runtime.shutdown_background();
     if served.is_ok() {
-        workers.stop(options.drain, &mut received, &mut reporter);
+        workers.stop_workers(options.drain, &mut received, &mut reporter);
     }
     served
 }
 
-async fn report_until(interrupt: &AtomicBool, events: &mut UnboundedReceiver<RelayEvent>, reporter: &mut Reporter<'_>) {
+async fn report_until(
+    interrupt: &AtomicBool,
+    events: &mut UnboundedReceiver<RelayEvent>,
+    reporter: &mut EventReporter<'_>,
+) {
     let mut ticks = interval(POLL_INTERVAL);
     while !interrupt.load(Ordering::Relaxed) {
         tokio::select! {
-            event = events.recv() => event.into_iter().for_each(|event| reporter.note(event, Instant::now())),
+            event = events.recv() => event.into_iter().for_each(|event| reporter.report_event(event, Instant::now())),
             _ = ticks.tick() => {}
         }
         reporter.report_due(Instant::now());
@@ -94,19 +100,19 @@ async fn report_until(interrupt: &AtomicBool, events: &mut UnboundedReceiver<Rel
 }
 
 /// Passes events on, except that of those which anybody can cause in any number most are counted.
-struct Reporter<'r> {
+struct EventReporter<'r> {
     report: &'r mut dyn FnMut(RelayEvent),
     refusals: RefusalCounts,
     /// Time of the last report that no connection can be accepted.
     not_accepting: Option<Instant>,
 }
 
-impl<'r> Reporter<'r> {
+impl<'r> EventReporter<'r> {
     fn new(report: &'r mut dyn FnMut(RelayEvent)) -> Self {
         Self { report, refusals: RefusalCounts::default(), not_accepting: None }
     }
 
-    fn note(&mut self, event: RelayEvent, now: Instant) {
+    fn report_event(&mut self, event: RelayEvent, now: Instant) {
         let is_due = match &event {
             RelayEvent::Rejected(RefusedConnections { client, why, .. }) => self.refusals.is_first(*client, why, now),
             RelayEvent::NotRelayed { client, why } => self.refusals.is_first(client.ip(), why, now),
@@ -135,44 +141,48 @@ impl<'r> Reporter<'r> {
 }
 
 /// The part of a relay, with what it needs.
-enum Part {
+enum RelayPart {
     /// Clients call it, and go on in this way.
-    OfClients(Rc<Onward>, Arc<ClientPlaces>, PendingClients),
+    OfClients(Rc<NextHop>, Arc<ClientPlaces>, PendingClients),
     /// Near relays call it.
-    OfNearRelays(Rc<Far>, PendingClients),
+    OfNearRelays(Rc<FarSettings>, PendingClients),
 }
 
 /// The way of a connection from here.
-enum Onward {
-    Alone(Target),
-    Near(Rc<Pool>, Target),
+enum NextHop {
+    Alone(TargetAddress),
+    Near(Rc<FarConnectionPool>, TargetAddress),
 }
 
-struct Relay {
-    part: Part,
-    allow: Vec<Network>,
-    inboxes: Vec<Arc<Inbox>>,
+struct RelayServer {
+    part: RelayPart,
+    allow: Vec<AddressPrefix>,
+    inboxes: Vec<Arc<WorkerInbox>>,
     permits: Arc<Semaphore>,
     events: UnboundedSender<RelayEvent>,
 }
 
-impl Relay {
-    fn new(options: &RelayOptions, workers: &Workers, events: UnboundedSender<RelayEvent>) -> Result<Self, RelayError> {
+impl RelayServer {
+    fn new(
+        options: &RelayOptions,
+        workers: &WorkerThreads,
+        events: UnboundedSender<RelayEvent>,
+    ) -> Result<Self, RelayError> {
         let tls = |plain: bool| (!plain).then(PeerTls::new).transpose();
         let of_clients = |onward| {
             let places = ClientPlaces::with_waiting(options.max_connections, options.max_connections_per_address);
             // There are as many as connections.
-            Part::OfClients(Rc::new(onward), places, PendingClients::new(usize::MAX, 0))
+            RelayPart::OfClients(Rc::new(onward), places, PendingClients::new(usize::MAX, 0))
         };
         let part = match options.role.clone() {
-            Role::Alone { to } => of_clients(Onward::Alone(to)),
-            Role::Near { to, via, key, plain, compress, pool } => {
-                let pool = Pool::new(via, key, tls(plain)?, compress, pool, events.clone());
-                of_clients(Onward::Near(pool, to))
+            RelayRole::Alone { to } => of_clients(NextHop::Alone(to)),
+            RelayRole::Near { to, via, key, plain, compress, pool } => {
+                let pool = FarConnectionPool::new(via, key, tls(plain)?, compress, pool, events.clone());
+                of_clients(NextHop::Near(pool, to))
             }
-            Role::Far { targets, key, plain } => {
+            RelayRole::Far { targets, key, plain } => {
                 let pending = PendingClients::new(MAX_PENDING, MAX_WAITING_OF_ONE);
-                Part::OfNearRelays(Rc::new(Far { targets, key, tls: tls(plain)? }), pending)
+                RelayPart::OfNearRelays(Rc::new(FarSettings { targets, key, tls: tls(plain)? }), pending)
             }
         };
         Ok(Self {
@@ -186,13 +196,13 @@ impl Relay {
 
     /// Accepts clients. At the limit of connections, one that has sent nothing gives way; where there is none, those
     /// that follow wait until one ends. Callers of a far relay count only once they have proved themselves.
-    async fn accept(self: Rc<Self>, listener: TcpListener) {
+    async fn accept_clients(self: Rc<Self>, listener: TcpListener) {
         loop {
             match listener.accept().await {
                 Ok((stream, client)) => {
-                    self.admit(stream, canonical(client)).await;
+                    self.admit_client(stream, canonical_address(client)).await;
                     // Who has lost its place closes its socket before the next one comes.
-                    if matches!(&self.part, Part::OfNearRelays(_, pending) if pending.is_full()) {
+                    if matches!(&self.part, RelayPart::OfNearRelays(_, pending) if pending.is_full()) {
                         yield_now().await;
                     }
                 }
@@ -204,35 +214,39 @@ impl Relay {
         }
     }
 
-    async fn admit(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
-        if prepare(&stream).is_err() {
+    async fn admit_client(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
+        if prepare_socket(&stream).is_err() {
             return;
         }
         if !is_admitted(client.ip(), &self.allow, &[]) {
-            return self.reject(client, "its address is not allowed to connect");
+            return self.reject_client(client, "its address is not allowed to connect");
         }
         let relay = Rc::clone(self);
         match &self.part {
-            Part::OfClients(onward, places, silent) => {
+            RelayPart::OfClients(onward, places, silent) => {
                 let Ok(place) = places.take_besides(client.ip(), silent.places_taken()) else {
-                    return self.reject(client, "its address has as many connections as one may have");
+                    return self.reject_client(client, "its address has as many connections as one may have");
                 };
                 let (permit, silent) = self.permit_of_client(client, silent).await;
-                let (onward, mut quotas) = (Rc::clone(onward), Quotas { _permit: permit, _place: Some(place), silent });
-                self.begin(client, async move {
-                    let Some(sides) = quotas.unless_displaced(relay.join(&onward, stream)).await else {
-                        relay.reject(client, DISPLACED);
+                let (onward, mut quotas) =
+                    (Rc::clone(onward), ClientQuotas { _permit: permit, _place: Some(place), silent });
+                self.start_connection(client, async move {
+                    let Some(sides) = quotas.unless_displaced(relay.connect_sides(&onward, stream)).await else {
+                        relay.reject_client(client, DISPLACED);
                         return Ok(None);
                     };
                     Ok(Some((sides?, quotas)))
                 });
             }
-            Part::OfNearRelays(far, pending) => {
-                let Some(place) = pending.admit(client.ip(), Instant::now()) else {
-                    return self.reject(client, NO_PLACE);
+            RelayPart::OfNearRelays(far, pending) => {
+                let Some(place) = pending.admit_client(client.ip(), Instant::now()) else {
+                    return self.reject_client(client, NO_PLACE);
                 };
                 let far = Rc::clone(far);
-                self.begin(client, async move { relay.answer(&far, stream, client, place).await });
+                self.start_connection(
+                    client,
+                    async move { relay.answer_near_relay(&far, stream, client, place).await },
+                );
             }
         }
     }
@@ -254,16 +268,16 @@ impl Relay {
         (permit, place.or_else(|| admit(false)))
     }
 
-    fn reject(&self, client: SocketAddr, why: &'static str) {
+    fn reject_client(&self, client: SocketAddr, why: &'static str) {
         let refused = RefusedConnections { client: client.ip(), why: why.to_owned(), connections: 1 };
         let _ = self.events.send(RelayEvent::Rejected(refused));
     }
 
     /// Hands a connection over once it is `joined`.
-    fn begin(
+    fn start_connection(
         self: &Rc<Self>,
         client: SocketAddr,
-        joined: impl Future<Output = io::Result<Option<(Sides, Quotas)>>> + 'static,
+        joined: impl Future<Output = io::Result<Option<(Sides, ClientQuotas)>>> + 'static,
     ) {
         let relay = Rc::clone(self);
         spawn_local(async move {
@@ -278,97 +292,107 @@ impl Relay {
     }
 
     /// Returns both sides of the connection of a client.
-    async fn join(&self, onward: &Onward, stream: TcpStream) -> io::Result<Sides> {
+    async fn connect_sides(&self, onward: &NextHop, stream: TcpStream) -> io::Result<Sides> {
         match onward {
-            Onward::Alone(to) => {
+            NextHop::Alone(to) => {
                 let unreachable = |error| io::Error::other(format!("the target {to} cannot be reached: {error}"));
-                let reached = async { reach(to, stream.local_addr().ok()).await.map_err(unreachable) };
-                let target = plain(unless_reset(&stream, reached).await?)?;
-                Ok(Sides { client: plain(stream)?, target, whither: to.to_string(), joint: Joint::Alone })
+                let reached = async { connect_target(to, stream.local_addr().ok()).await.map_err(unreachable) };
+                let target = plain_socket(unless_reset(&stream, reached).await?)?;
+                Ok(Sides {
+                    client: plain_socket(stream)?,
+                    target,
+                    whither: to.to_string(),
+                    joint: ConnectionRole::Alone,
+                })
             }
-            Onward::Near(pool, to) => {
+            NextHop::Near(pool, to) => {
                 let unusable = |error| io::Error::other(format!("the far relay {} cannot be used: {error}", pool.via));
                 // Each is asked, so that none says later what is known now.
                 if self.inboxes.iter().filter(|inbox| inbox.take_unanswered()).count() > 0 {
                     pool.drop_idle();
                 }
-                let asked = async { pool.ask(to).await.map_err(unusable) };
-                let Ready { peer, compress, .. } = unless_reset(&stream, asked).await?;
+                let asked = async { pool.request_target(to).await.map_err(unusable) };
+                let FarConnection { peer, compress, .. } = unless_reset(&stream, asked).await?;
                 let (far, tls) = peer.control.into_records()?;
-                let target = Leg::new(far.into_std()?, tls);
-                Ok(Sides { client: plain(stream)?, target, whither: to.to_string(), joint: Joint::Near { compress } })
+                let target = RelaySocket::new(far.into_std()?, tls);
+                Ok(Sides {
+                    client: plain_socket(stream)?,
+                    target,
+                    whither: to.to_string(),
+                    joint: ConnectionRole::Near { compress },
+                })
             }
         }
     }
 
     /// Returns both sides of the connection of a near relay; `None` if it has lost its place, or wants nothing.
-    async fn answer(
+    async fn answer_near_relay(
         &self,
-        far: &Far,
+        far: &FarSettings,
         stream: TcpStream,
         client: SocketAddr,
         mut place: PendingPlace,
-    ) -> io::Result<Option<(Sides, Quotas)>> {
-        let Some(peer) = far.answer(stream, &mut place).await? else {
-            self.reject(client, NO_PLACE);
+    ) -> io::Result<Option<(Sides, ClientQuotas)>> {
+        let Some(peer) = far.accept_caller(stream, &mut place).await? else {
+            self.reject_client(client, NO_PLACE);
             return Ok(None);
         };
-        place.prove()?;
-        let quotas = Quotas { _permit: Some(self.permit().await?), ..Quotas::default() };
+        place.mark_proven()?;
+        let quotas = ClientQuotas { _permit: Some(self.connection_permit().await?), ..ClientQuotas::default() };
         drop(place);
-        let Some((peer, request, target)) = far.serve(peer).await? else { return Ok(None) };
+        let Some((peer, request, target)) = far.serve_request(peer).await? else { return Ok(None) };
         let (near, tls) = peer.control.into_records()?;
-        let client = Leg::new(near.into_std()?, tls);
-        let joint = Joint::Far { compress: request.compress };
-        Ok(Some((Sides { client, target: plain(target)?, whither: request.target.to_string(), joint }, quotas)))
+        let client = RelaySocket::new(near.into_std()?, tls);
+        let joint = ConnectionRole::Far { compress: request.compress };
+        Ok(Some((Sides { client, target: plain_socket(target)?, whither: request.target.to_string(), joint }, quotas)))
     }
 
     /// Waits until there is room for a connection.
     ///
     /// # Errors
     /// Fails at the deadline.
-    async fn permit(&self) -> io::Result<OwnedSemaphorePermit> {
+    async fn connection_permit(&self) -> io::Result<OwnedSemaphorePermit> {
         let all_used = |_| io::Error::other("as many connections as permitted are open");
         let permit = timeout(CONNECT_DEADLINE, Arc::clone(&self.permits).acquire_owned()).await.map_err(all_used)?;
         permit.map_err(io::Error::other)
     }
 
     /// Gives a connection to the worker with the fewest.
-    fn hand_over(&self, sides: Sides, who: SocketAddr, quotas: Quotas) {
-        let pair = Pair { sides, who, quotas };
-        if let Some(inbox) = self.inboxes.iter().min_by_key(|inbox| inbox.load()) {
-            inbox.put(pair);
+    fn hand_over(&self, sides: Sides, who: SocketAddr, quotas: ClientQuotas) {
+        let pair = UnjoinedPair { sides, who, quotas };
+        if let Some(inbox) = self.inboxes.iter().min_by_key(|inbox| inbox.connection_count()) {
+            inbox.add_connection(pair);
         }
     }
 }
 
-fn plain(stream: TcpStream) -> io::Result<Leg> {
-    stream.into_std().map(|stream| Leg::new(stream, None))
+fn plain_socket(stream: TcpStream) -> io::Result<RelaySocket> {
+    stream.into_std().map(|stream| RelaySocket::new(stream, None))
 }
 
 /// The threads that move data.
-struct Workers {
-    inboxes: Vec<Arc<Inbox>>,
+struct WorkerThreads {
+    inboxes: Vec<Arc<WorkerInbox>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
 /// Threads of a relay that cannot start end, too.
-impl Drop for Workers {
+impl Drop for WorkerThreads {
     fn drop(&mut self) {
-        self.inboxes.iter().for_each(|inbox| inbox.stop(Instant::now()));
+        self.inboxes.iter().for_each(|inbox| inbox.stop_at(Instant::now()));
     }
 }
 
-impl Workers {
-    fn start(events: &UnboundedSender<RelayEvent>, interval: Option<Span>) -> Result<Self, RelayError> {
-        let failed = RelayError::io("starting a thread for data");
+impl WorkerThreads {
+    fn start_workers(events: &UnboundedSender<RelayEvent>, interval: Option<Span>) -> Result<Self, RelayError> {
+        let failed = RelayError::from_io("starting a thread for data");
         let count = available_parallelism().map_or(1, usize::from);
         let mut workers = Self { inboxes: Vec::new(), threads: Vec::new() };
         for _ in 0..count {
-            let inbox = Arc::new(Inbox::new().map_err(&failed)?);
-            let pipes = Pipes::new(MAX_PIPES.div_ceil(count));
-            let mut worker = Worker::new(Arc::clone(&inbox), events.clone(), pipes, interval).map_err(&failed)?;
-            let thread = thread::Builder::new().name("relay".to_owned()).spawn(move || worker.run());
+            let inbox = Arc::new(WorkerInbox::new().map_err(&failed)?);
+            let pipes = PipePool::new(MAX_PIPES.div_ceil(count));
+            let mut worker = RelayWorker::new(Arc::clone(&inbox), events.clone(), pipes, interval).map_err(&failed)?;
+            let thread = thread::Builder::new().name("relay".to_owned()).spawn(move || worker.run_worker());
             workers.threads.push(thread.map_err(&failed)?);
             workers.inboxes.push(inbox);
         }
@@ -376,19 +400,19 @@ impl Workers {
     }
 
     /// Waits for the workers, which reset at the deadline what is left, and reports what ends meanwhile.
-    fn stop(self, drain: Span, events: &mut UnboundedReceiver<RelayEvent>, reporter: &mut Reporter<'_>) {
-        let connections = self.inboxes.iter().map(|inbox| inbox.load() as u32).sum();
-        reporter.note(RelayEvent::Stopping { connections, deadline: drain }, Instant::now());
+    fn stop_workers(self, drain: Span, events: &mut UnboundedReceiver<RelayEvent>, reporter: &mut EventReporter<'_>) {
+        let connections = self.inboxes.iter().map(|inbox| inbox.connection_count() as u32).sum();
+        reporter.report_event(RelayEvent::Stopping { connections, deadline: drain }, Instant::now());
         let deadline = Instant::now() + Duration::from(drain);
-        self.inboxes.iter().for_each(|inbox| inbox.stop(deadline));
+        self.inboxes.iter().for_each(|inbox| inbox.stop_at(deadline));
         while !self.threads.iter().all(JoinHandle::is_finished) {
             thread::sleep(POLL_INTERVAL);
             while let Ok(event) = events.try_recv() {
-                reporter.note(event, Instant::now());
+                reporter.report_event(event, Instant::now());
             }
         }
         while let Ok(event) = events.try_recv() {
-            reporter.note(event, Instant::now());
+            reporter.report_event(event, Instant::now());
         }
         reporter.report_all(Instant::now());
     }
@@ -402,18 +426,18 @@ mod tests {
     fn what_anybody_can_cause_is_reported_at_once_and_then_once_a_minute_and_at_the_end() {
         let mut reported = Vec::new();
         let report = &mut |event| reported.push(format!("{event:?}"));
-        let mut reporter = Reporter::new(report);
+        let mut reporter = EventReporter::new(report);
         let (client, why) = (SocketAddr::from(([192, 0, 2, 1], 9)), "it is late".to_owned());
         let refused = RefusedConnections { client: client.ip(), why: why.clone(), connections: 1 };
         let now = Instant::now();
         for _ in 0..3 {
-            reporter.note(RelayEvent::Rejected(refused.clone()), now);
-            reporter.note(RelayEvent::NotRelayed { client, why: why.clone() }, now);
-            reporter.note(RelayEvent::NotAccepting { why: "no descriptors".to_owned() }, now);
+            reporter.report_event(RelayEvent::Rejected(refused.clone()), now);
+            reporter.report_event(RelayEvent::NotRelayed { client, why: why.clone() }, now);
+            reporter.report_event(RelayEvent::NotAccepting { why: "no descriptors".to_owned() }, now);
         }
         reporter.report_due(now);
         reporter.report_due(now + REPORT_INTERVAL);
-        reporter.note(RelayEvent::Rejected(refused), now + REPORT_INTERVAL);
+        reporter.report_event(RelayEvent::Rejected(refused), now + REPORT_INTERVAL);
         reporter.report_due(now + REPORT_INTERVAL);
         reporter.report_all(now + REPORT_INTERVAL);
         let [first, second, third, last] = &reported[..] else { panic!("{reported:?}") };

@@ -4,12 +4,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-use fullpipe_control::Network;
+use fullpipe_control::AddressPrefix;
 use thiserror::Error;
 
 /// A target as the user writes it: `HOST:PORT`, where HOST is a name, an IPv4 address, or an IPv6 address in brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct TargetAddress {
     /// Name or address, without brackets.
     pub host: String,
     /// TCP port.
@@ -20,7 +20,7 @@ pub struct Target {
 /// port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedTargets {
-    network: Network,
+    network: AddressPrefix,
     /// All if empty.
     ports: Vec<u16>,
 }
@@ -58,13 +58,13 @@ const OWN: [&str; 13] = [
     "fd00:42::42",
 ];
 
-impl FromStr for Target {
+impl FromStr for TargetAddress {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
         let error = || RuleError::Target(text.to_owned());
-        let (host, number) = split(text).ok_or_else(error)?;
-        let port = port(number).ok_or_else(error)?;
+        let (host, number) = split_host_port(text).ok_or_else(error)?;
+        let port = parse_port(number).ok_or_else(error)?;
         let may_hold = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'[' | b']');
         if host.is_empty() || host.len() > MAX_HOST || !host.bytes().all(may_hold) {
             return Err(error());
@@ -73,7 +73,7 @@ impl FromStr for Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for TargetAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
         if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
@@ -85,35 +85,35 @@ impl FromStr for AllowedTargets {
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
         let error = || RuleError::Allowed(text.to_owned());
-        let (network, ports) = split(text).ok_or_else(error)?;
+        let (network, ports) = split_host_port(text).ok_or_else(error)?;
         let ports = match ports {
             "*" => Vec::new(),
-            ports => ports.split(',').map(port).collect::<Option<_>>().ok_or_else(error)?,
+            ports => ports.split(',').map(parse_port).collect::<Option<_>>().ok_or_else(error)?,
         };
         Ok(Self { network: network.parse().map_err(|_| error())?, ports })
     }
 }
 
 impl AllowedTargets {
-    fn permits(&self, address: SocketAddr) -> bool {
+    fn permits_address(&self, address: SocketAddr) -> bool {
         let ip = address.ip().to_canonical();
         // A network of IPv6 lists no IPv4 addresses, although it may hold them as mapped ones.
-        let is_listed = self.network.contains(ip) && (ip.is_ipv6() || self.network.is_ipv4());
+        let is_listed = self.network.contains_address(ip) && (ip.is_ipv6() || self.network.is_ipv4());
         let has_port = self.ports.is_empty() || self.ports.contains(&address.port());
-        let mut own_networks = [Some(ip), translated(ip)].into_iter().flatten().filter_map(own_network);
-        is_listed && has_port && own_networks.all(|own| own.covers(&self.network))
+        let mut own_networks = [Some(ip), translated_ipv4(ip)].into_iter().flatten().filter_map(own_network);
+        is_listed && has_port && own_networks.all(|own| own.covers_network(&self.network))
     }
 }
 
 /// Returns true if any of `rules` permits `address`. This host's loopback and link-local addresses are permitted only
 /// by a rule that lists nothing else.
-pub(crate) fn permits(rules: &[AllowedTargets], address: SocketAddr) -> bool {
-    rules.iter().any(|rule| rule.permits(address))
+pub(crate) fn is_target_permitted(rules: &[AllowedTargets], address: SocketAddr) -> bool {
+    rules.iter().any(|rule| rule.permits_address(address))
 }
 
 /// Returns the IPv4 address to which gateways translate or tunnel an IPv6 address: NAT64 (RFC 6052, section 2.1), 6to4
 /// (RFC 3056, section 2), and IPv4-compatible ones (RFC 4291, section 2.5.5.1).
-fn translated(address: IpAddr) -> Option<IpAddr> {
+fn translated_ipv4(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(address) = address else { return None };
     let bits = match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0, 0, 1..=u16::MAX, _] => address.to_bits() as u32,
@@ -123,16 +123,16 @@ fn translated(address: IpAddr) -> Option<IpAddr> {
     Some(Ipv4Addr::from_bits(bits).into())
 }
 
-fn own_network(address: IpAddr) -> Option<Network> {
-    OWN.iter().filter_map(|text| text.parse::<Network>().ok()).find(|own| own.contains(address))
+fn own_network(address: IpAddr) -> Option<AddressPrefix> {
+    OWN.iter().filter_map(|text| text.parse::<AddressPrefix>().ok()).find(|own| own.contains_address(address))
 }
 
-fn port(number: &str) -> Option<u16> {
+fn parse_port(number: &str) -> Option<u16> {
     number.parse().ok().filter(|port| *port != 0)
 }
 
 /// Splits at the last colon, and takes the brackets off the first part.
-fn split(text: &str) -> Option<(&str, &str)> {
+fn split_host_port(text: &str) -> Option<(&str, &str)> {
     let (host, rest) = text.rsplit_once(':')?;
     match host.strip_prefix('[') {
         Some(host) => Some((host.strip_suffix(']')?, rest)),
@@ -147,7 +147,7 @@ mod tests {
 
     fn permitted(rules: &[&str], address: &str) -> bool {
         let rules: Vec<AllowedTargets> = rules.iter().map(|rule| rule.parse().unwrap()).collect();
-        permits(&rules, address.parse().unwrap())
+        is_target_permitted(&rules, address.parse().unwrap())
     }
 
     #[test]
@@ -202,15 +202,15 @@ mod tests {
     #[test]
     fn a_target_has_a_host_and_a_port() {
         for (text, host, port) in [("host:22", "host", 22), ("[2001:db8::1]:443", "2001:db8::1", 443)] {
-            let target: Target = text.parse().unwrap();
+            let target: TargetAddress = text.parse().unwrap();
             assert_eq!((target.host.as_str(), target.port, target.to_string().as_str()), (host, port, text));
         }
         for text in ["", "host", "host:", ":22", "host:0", "host:65536", "2001:db8::1:22", "[::1:22", "a b:1", "a\n:1"]
         {
-            assert!(text.parse::<Target>().is_err(), "{text}");
+            assert!(text.parse::<TargetAddress>().is_err(), "{text}");
         }
         for brackets in ["[[z8F8]:7", "[[::1]]:7", "a]:7", "a[:7"] {
-            assert!(brackets.parse::<Target>().is_err(), "{brackets}");
+            assert!(brackets.parse::<TargetAddress>().is_err(), "{brackets}");
         }
         for text in [
             "",
@@ -229,8 +229,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_target_that_is_read_is_written_as_it_was(text in "\\[?[a-z0-9:.\\[\\]]{0,20}\\]?:[0-9]{1,6}") {
-            if let Ok(target) = text.parse::<Target>() {
-                prop_assert_eq!(target.to_string().parse::<Target>(), Ok(target));
+            if let Ok(target) = text.parse::<TargetAddress>() {
+                prop_assert_eq!(target.to_string().parse::<TargetAddress>(), Ok(target));
             }
         }
     }

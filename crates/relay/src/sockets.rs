@@ -6,16 +6,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::time::Duration;
 
-use fullpipe_control::{ListenError, canonical, connect_to_first, listen_tcp, most_descriptors};
+use fullpipe_control::{ListenError, canonical_address, connect_to_first, listen_tcp, most_descriptors};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::options::{RelayError, RelayOptions, Role};
+use crate::options::{RelayError, RelayOptions, RelayRole};
 use crate::pipes::MAX_PIPES;
 use crate::quotas::MAX_PENDING;
-use crate::rules::Target;
+use crate::rules::TargetAddress;
 
 /// Bytes that are accepted of one side and not yet sent to the other, besides those of its window. With 128 KiB the
 /// relay is woken so often that it takes half as much processor time again; more than this saves nothing.
@@ -42,13 +42,13 @@ const RESERVED_DESCRIPTORS: u64 = 64;
 ///
 /// # Errors
 /// Fails if the address is in use, or not one of this host.
-pub(crate) fn listen(options: &RelayOptions) -> Result<TcpListener, ListenError> {
+pub(crate) fn listen_for_clients(options: &RelayOptions) -> Result<TcpListener, ListenError> {
     listen_tcp(options.address, options.port, |socket| socket.set_linger(Some(Duration::ZERO)))
 }
 
 /// Sets what every socket has. It is reset whenever it goes, even if the program is killed, unless it is set to close
 /// in order: the FIN of a relay that dies would be taken for the end of the data.
-pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
+pub(crate) fn prepare_socket(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_tcp_nodelay(true)?;
@@ -60,7 +60,7 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Lets a connection within this host send without pacing.
-pub(crate) fn unpace(stream: &std::net::TcpStream) {
+pub(crate) fn disable_pacing(stream: &std::net::TcpStream) {
     if let (Ok(own), Ok(other)) = (stream.local_addr(), stream.peer_addr())
         && are_within_host(own, other)
     {
@@ -72,7 +72,7 @@ pub(crate) fn unpace(stream: &std::net::TcpStream) {
 /// Returns true if two ends of a connection are at this host: who calls one of its addresses has the same one, or one
 /// of loopback, unless it chose another.
 fn are_within_host(own: SocketAddr, other: SocketAddr) -> bool {
-    let [own, other] = [own, other].map(|address| canonical(address).ip());
+    let [own, other] = [own, other].map(|address| canonical_address(address).ip());
     own == other || other.is_loopback()
 }
 
@@ -80,25 +80,25 @@ fn are_within_host(own: SocketAddr, other: SocketAddr) -> bool {
 ///
 /// # Errors
 /// Fails if the name is not known.
-pub(crate) async fn resolve(target: &Target) -> io::Result<Vec<SocketAddr>> {
+pub(crate) async fn resolve_target(target: &TargetAddress) -> io::Result<Vec<SocketAddr>> {
     let found = lookup_host((target.host.as_str(), target.port)).await?;
-    Ok(found.map(canonical).collect())
+    Ok(found.map(canonical_address).collect())
 }
 
 /// Connects to the first of `addresses` that answers, and tries the next of them after `pause`.
 ///
 /// # Errors
 /// Fails with the error of the last of them.
-pub(crate) async fn connect(addresses: &[SocketAddr], pause: Duration) -> io::Result<TcpStream> {
-    connect_to_first(addresses, pause, call).await
+pub(crate) async fn connect_to_any(addresses: &[SocketAddr], pause: Duration) -> io::Result<TcpStream> {
+    connect_to_first(addresses, pause, connect_to).await
 }
 
 /// Connects to an address. The connection is reset whenever it is given up.
-async fn call(address: SocketAddr) -> io::Result<TcpStream> {
+async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
     let stream = socket.connect(address).await?;
-    prepare(&stream)?;
+    prepare_socket(&stream)?;
     Ok(stream)
 }
 
@@ -107,16 +107,16 @@ async fn call(address: SocketAddr) -> io::Result<TcpStream> {
 /// # Errors
 /// Fails if it is not known, does not answer or is `ours`, the address at which a client called this relay, and with
 /// `TimedOut` at the deadline.
-pub(crate) async fn reach(target: &Target, ours: Option<SocketAddr>) -> io::Result<TcpStream> {
+pub(crate) async fn connect_target(target: &TargetAddress, ours: Option<SocketAddr>) -> io::Result<TcpStream> {
     let reached = async {
-        let addresses = resolve(target).await?;
+        let addresses = resolve_target(target).await?;
         // Each connection would make another one.
-        if ours.is_some_and(|ours| addresses.iter().any(|address| other_end(*address) == canonical(ours))) {
+        if ours.is_some_and(|ours| addresses.iter().any(|address| other_end(*address) == canonical_address(ours))) {
             return Err(io::Error::other("it is this relay itself"));
         }
-        connect(&addresses, NEXT_ADDRESS).await
+        connect_to_any(&addresses, NEXT_ADDRESS).await
     };
-    timeout(CONNECT_DEADLINE, reached).await.unwrap_or_else(|_| Err(late(CONNECT_DEADLINE)))
+    timeout(CONNECT_DEADLINE, reached).await.unwrap_or_else(|_| Err(timeout_error(CONNECT_DEADLINE)))
 }
 
 /// Returns the address to which a connection to `address` leads: from the unspecified ones to those of loopback.
@@ -147,7 +147,7 @@ pub(crate) async fn unless_reset<T>(client: &TcpStream, work: impl Future<Output
     }
 }
 
-pub(crate) fn late(deadline: Duration) -> io::Error {
+pub(crate) fn timeout_error(deadline: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", deadline.as_secs()))
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn late(deadline: Duration) -> io::Error {
 /// Fails if it is too low for so many connections.
 pub(crate) fn raise_descriptors(options: &RelayOptions) -> Result<(), RelayError> {
     let permitted = most_descriptors();
-    let needed = descriptors(options);
+    let needed = needed_descriptors(options);
     if permitted < needed {
         return Err(RelayError::Descriptors { wanted: options.max_connections, needed, permitted });
     }
@@ -165,11 +165,11 @@ pub(crate) fn raise_descriptors(options: &RelayOptions) -> Result<(), RelayError
 }
 
 /// Returns the number of file descriptors that a relay needs.
-fn descriptors(options: &RelayOptions) -> u64 {
+fn needed_descriptors(options: &RelayOptions) -> u64 {
     let more = match options.role {
-        Role::Alone { .. } => 0,
-        Role::Near { pool, .. } => pool.into(),
-        Role::Far { .. } => MAX_PENDING as u64,
+        RelayRole::Alone { .. } => 0,
+        RelayRole::Near { pool, .. } => pool.into(),
+        RelayRole::Far { .. } => MAX_PENDING as u64,
     };
     2 * (u64::from(options.max_connections) + MAX_PIPES as u64) + more + RESERVED_DESCRIPTORS
 }
@@ -177,7 +177,7 @@ fn descriptors(options: &RelayOptions) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_iperf::Key;
+    use fullpipe_iperf::SharedKey;
     use fullpipe_units::Span;
     use std::io::Write;
     use std::net::Shutdown;
@@ -202,12 +202,12 @@ mod tests {
             let refuses = SocketAddr::from(([127, 0, 0, 1], fullpipe_testkit::free_port()));
             let address = answers.local_addr().unwrap();
             let began = Instant::now();
-            let stream = connect(&[refuses, drops, address], Duration::from_millis(20)).await.unwrap();
+            let stream = connect_to_any(&[refuses, drops, address], Duration::from_millis(20)).await.unwrap();
             assert_eq!(stream.peer_addr().unwrap(), address);
             assert!(began.elapsed() >= Duration::from_millis(20), "the one before it was tried first");
-            let error = connect(&[refuses, refuses], NEXT_ADDRESS).await.unwrap_err();
+            let error = connect_to_any(&[refuses, refuses], NEXT_ADDRESS).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-            assert_eq!(connect(&[], NEXT_ADDRESS).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+            assert_eq!(connect_to_any(&[], NEXT_ADDRESS).await.unwrap_err().kind(), io::ErrorKind::NotFound);
         });
     }
 
@@ -239,12 +239,12 @@ mod tests {
                 listener.set_nonblocking(true).unwrap();
                 let ours = listener.local_addr().unwrap();
                 for host in targets {
-                    let target = Target { host: (*host).to_owned(), port: ours.port() };
-                    let reached = reach(&target, Some(ours)).await;
+                    let target = TargetAddress { host: (*host).to_owned(), port: ours.port() };
+                    let reached = connect_target(&target, Some(ours)).await;
                     assert!(reached.is_err_and(|error| error.to_string().contains("itself")), "{host}");
                     assert!(listener.accept().is_err(), "{host} was called");
                 }
-                assert!(reach(&Target { host: own.to_owned(), port: ours.port() }, None).await.is_ok());
+                assert!(connect_target(&TargetAddress { host: own.to_owned(), port: ours.port() }, None).await.is_ok());
             }
         });
     }
@@ -274,10 +274,10 @@ mod tests {
 
     #[test]
     fn connections_that_wait_for_clients_need_descriptors_too() {
-        let key = || Key::from_file_content(b"correct horse battery").unwrap();
-        let target: Target = "host:22".parse().unwrap();
+        let key = || SharedKey::from_file_content(b"correct horse battery").unwrap();
+        let target: TargetAddress = "host:22".parse().unwrap();
         let needed = |role| {
-            descriptors(&RelayOptions {
+            needed_descriptors(&RelayOptions {
                 address: None,
                 port: 0,
                 allow: Vec::new(),
@@ -288,7 +288,7 @@ mod tests {
                 role,
             })
         };
-        let near = |pool| Role::Near {
+        let near = |pool| RelayRole::Near {
             to: target.clone(),
             via: target.clone(),
             key: key(),
@@ -296,9 +296,9 @@ mod tests {
             compress: false,
             pool,
         };
-        let alone = needed(Role::Alone { to: target.clone() });
+        let alone = needed(RelayRole::Alone { to: target.clone() });
         assert_eq!(needed(near(240)), alone + 240);
-        let far = needed(Role::Far { targets: Vec::new(), key: key(), plain: true });
+        let far = needed(RelayRole::Far { targets: Vec::new(), key: key(), plain: true });
         assert_eq!(far, alone + MAX_PENDING as u64);
     }
 }

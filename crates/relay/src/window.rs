@@ -8,7 +8,7 @@
 
 use std::io;
 
-use fullpipe_control::Peer;
+use fullpipe_control::AuthenticatedPeer;
 use fullpipe_model::improvement::LOSS_TOLERANT;
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
@@ -25,18 +25,18 @@ pub(crate) struct HeldWindow {
 
 impl HeldWindow {
     /// Keeps the window of a connection from now on.
-    pub(crate) fn hold(peer: &Peer) -> Self {
-        let socket = SockRef::from(peer.control.tcp());
+    pub(crate) fn hold_window(peer: &AuthenticatedPeer) -> Self {
+        let socket = SockRef::from(peer.control.tcp_stream());
         let usual = socket.tcp_congestion().ok().filter(|name| !name.starts_with(LOSS_TOLERANT.as_bytes()));
         let held = usual.filter(|_| socket.set_tcp_congestion(LOSS_TOLERANT.as_bytes()).is_ok());
         Self { usual: held }
     }
 
     /// Gives the connection its congestion control back, once its first bytes after the idle time are sent.
-    pub(crate) fn release(self, peer: &Peer) {
+    pub(crate) fn release_window(self, peer: &AuthenticatedPeer) {
         if let Some(usual) = self.usual {
             // It was permitted before.
-            let _ = SockRef::from(peer.control.tcp()).set_tcp_congestion(&usual);
+            let _ = SockRef::from(peer.control.tcp_stream()).set_tcp_congestion(&usual);
         }
     }
 }
@@ -45,15 +45,15 @@ impl HeldWindow {
 ///
 /// # Errors
 /// Fails if the other end has gone.
-pub(crate) async fn send_padding(peer: &mut Peer) -> io::Result<()> {
-    peer.control.send(&vec![0; PADDING]).await
+pub(crate) async fn send_padding(peer: &mut AuthenticatedPeer) -> io::Result<()> {
+    peer.control.send_bytes(&vec![0; PADDING]).await
 }
 
 /// Reads the padding of the other end.
 ///
 /// # Errors
 /// Fails if the other end has gone.
-pub(crate) async fn read_padding(peer: &mut Peer) -> io::Result<()> {
+pub(crate) async fn read_padding(peer: &mut AuthenticatedPeer) -> io::Result<()> {
     let mut left = PADDING;
     let mut discarded = [0; 4096];
     while left > 0 {

@@ -19,37 +19,37 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::blocks::BlockReader;
-use crate::direction::{Blocks, Direction, Shared, Turn};
-use crate::ending::{Ending, Next, Side};
-use crate::followed::Followed;
-use crate::leg::Leg;
-use crate::message::Status;
+use crate::direction::{DirectionBlocks, MoveResult, RelayDirection, WorkerBuffers};
+use crate::ending::{EndingState, EndingStep, RelaySide};
+use crate::followed::LastReport;
+use crate::leg::RelaySocket;
+use crate::message::TargetStatus;
 use crate::options::RelayEvent;
-use crate::packer::Packer;
-use crate::pipes::Pipes;
-use crate::quotas::{DISPLACED, Quotas};
-use crate::sockets::{CONNECT_DEADLINE, unpace};
+use crate::packer::BlockPacker;
+use crate::pipes::PipePool;
+use crate::quotas::{ClientQuotas, DISPLACED};
+use crate::sockets::{CONNECT_DEADLINE, disable_pacing};
 
 /// Two sides that are to be joined.
 #[derive(Debug)]
-pub(crate) struct Pair {
+pub(crate) struct UnjoinedPair {
     pub(crate) sides: Sides,
     pub(crate) who: SocketAddr,
-    pub(crate) quotas: Quotas,
+    pub(crate) quotas: ClientQuotas,
 }
 
 /// Both sides of a connection.
 #[derive(Debug)]
 pub(crate) struct Sides {
-    pub(crate) client: Leg,
-    pub(crate) target: Leg,
+    pub(crate) client: RelaySocket,
+    pub(crate) target: RelaySocket,
     pub(crate) whither: String,
-    pub(crate) joint: Joint,
+    pub(crate) joint: ConnectionRole,
 }
 
 /// The part that a relay plays for a connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Joint {
+pub(crate) enum ConnectionRole {
     /// Both sides are hosts.
     Alone,
     /// The target's side is a far relay. It begins with a status.
@@ -60,8 +60,8 @@ pub(crate) enum Joint {
 
 /// The connections of a worker, for those who hand them over.
 #[derive(Debug)]
-pub(crate) struct Inbox {
-    pairs: Mutex<Vec<Pair>>,
+pub(crate) struct WorkerInbox {
+    pairs: Mutex<Vec<UnjoinedPair>>,
     wake: OwnedFd,
     /// No more come: what is left at the deadline is reset.
     deadline: OnceLock<Instant>,
@@ -72,19 +72,19 @@ pub(crate) struct Inbox {
     has_displaced: AtomicBool,
 }
 
-impl Joint {
+impl ConnectionRole {
     /// Returns the directions from the client and from the target.
-    fn directions(self) -> [Direction; 2] {
+    fn new_directions(self) -> [RelayDirection; 2] {
         let [made, read] = match self {
             Self::Near { compress: true } | Self::Far { compress: true } => {
-                [Blocks::Made(Packer::default()), Blocks::Read(BlockReader::default())]
+                [DirectionBlocks::Made(BlockPacker::default()), DirectionBlocks::Read(BlockReader::default())]
             }
-            _ => [Blocks::None, Blocks::None],
+            _ => [DirectionBlocks::None, DirectionBlocks::None],
         };
         match self {
-            Self::Alone => [Direction::default(), Direction::default()],
-            Self::Near { .. } => [Direction::new(false, made), Direction::new(true, read)],
-            Self::Far { .. } => [Direction::new(false, read), Direction::new(false, made)],
+            Self::Alone => [RelayDirection::default(), RelayDirection::default()],
+            Self::Near { .. } => [RelayDirection::new(false, made), RelayDirection::new(true, read)],
+            Self::Far { .. } => [RelayDirection::new(false, read), RelayDirection::new(false, made)],
         }
     }
 }
@@ -118,7 +118,7 @@ const EVENTS: usize = 256;
 /// The event of the inbox; the others are twice the slot, plus one for the target's side.
 const WAKE: u64 = u64::MAX;
 
-impl Inbox {
+impl WorkerInbox {
     pub(crate) fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         Ok(Self {
@@ -132,7 +132,7 @@ impl Inbox {
     }
 
     /// Returns the number of connections.
-    pub(crate) fn load(&self) -> usize {
+    pub(crate) fn connection_count(&self) -> usize {
         self.load.load(Ordering::Relaxed)
     }
 
@@ -144,43 +144,43 @@ impl Inbox {
     /// Lets the worker end connections of clients that have lost their places.
     pub(crate) fn note_displaced(&self) {
         self.has_displaced.store(true, Ordering::Relaxed);
-        self.wake();
+        self.wake_worker();
     }
 
     /// Hands a connection over.
-    pub(crate) fn put(&self, pair: Pair) {
+    pub(crate) fn add_connection(&self, pair: UnjoinedPair) {
         self.load.fetch_add(1, Ordering::Relaxed);
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner).push(pair);
-        self.wake();
+        self.wake_worker();
     }
 
     /// Lets the worker end once it has no connection left, and at the deadline.
-    pub(crate) fn stop(&self, deadline: Instant) {
+    pub(crate) fn stop_at(&self, deadline: Instant) {
         // A relay stops once.
         let _ = self.deadline.set(deadline);
-        self.wake();
+        self.wake_worker();
     }
 
-    fn wake(&self) {
+    fn wake_worker(&self) {
         // The counter is full only if the worker is awake.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    fn take(&self) -> Vec<Pair> {
+    fn take_connections(&self) -> Vec<UnjoinedPair> {
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         std::mem::take(&mut *self.pairs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn deadline(&self) -> Option<Instant> {
+    fn stop_deadline(&self) -> Option<Instant> {
         self.deadline.get().copied()
     }
 }
 
 /// A connection that is under way.
-struct Joined {
-    legs: [Leg; 2],
-    directions: [Direction; 2],
-    ending: Ending,
+struct RelayConnection {
+    legs: [RelaySocket; 2],
+    directions: [RelayDirection; 2],
+    ending: EndingState,
     /// The connection stands in the queue of those that can go on.
     is_queued: bool,
     /// One side was reset after its FIN, and the other is waited for.
@@ -189,31 +189,31 @@ struct Joined {
     whither: String,
     began: Instant,
     /// The last report, where an interval of reports was asked for.
-    followed: Option<Box<Followed>>,
-    quotas: Quotas,
+    followed: Option<Box<LastReport>>,
+    quotas: ClientQuotas,
     share: QueueShare,
 }
 
 /// The wait for the acknowledgement of the last bytes.
 struct LastBytes {
     /// The side that was reset.
-    side: Side,
+    side: RelaySide,
     until: Instant,
     /// Bytes that were not acknowledged when it was last extended.
     left: u64,
 }
 
 /// A worker.
-pub(crate) struct Worker {
-    inbox: Arc<Inbox>,
+pub(crate) struct RelayWorker {
+    inbox: Arc<WorkerInbox>,
     events: UnboundedSender<RelayEvent>,
     epoll: OwnedFd,
-    joined: Vec<Option<Box<Joined>>>,
+    joined: Vec<Option<Box<RelayConnection>>>,
     free: Vec<usize>,
     queue: VecDeque<usize>,
     /// Connections that wait for last acknowledgements.
     resetting: Vec<usize>,
-    shared: Shared,
+    shared: WorkerBuffers,
     sampled: Instant,
     /// Something was written since that may not be acknowledged.
     has_unsettled: bool,
@@ -223,11 +223,11 @@ pub(crate) struct Worker {
     reported: Instant,
 }
 
-impl Worker {
+impl RelayWorker {
     pub(crate) fn new(
-        inbox: Arc<Inbox>,
+        inbox: Arc<WorkerInbox>,
         events: UnboundedSender<RelayEvent>,
-        pipes: Pipes,
+        pipes: PipePool,
         interval: Option<Span>,
     ) -> io::Result<Self> {
         let epoll = create(CreateFlags::CLOEXEC)?;
@@ -240,7 +240,7 @@ impl Worker {
             free: Vec::new(),
             queue: VecDeque::new(),
             resetting: Vec::new(),
-            shared: Shared::new(pipes),
+            shared: WorkerBuffers::new(pipes),
             sampled: Instant::now(),
             has_unsettled: false,
             checked: Instant::now(),
@@ -253,18 +253,18 @@ impl Worker {
     ///
     /// # Errors
     /// Fails if the kernel does not report events any more.
-    pub(crate) fn run(&mut self) -> io::Result<()> {
+    pub(crate) fn run_worker(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
-            match wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&self.timeout())) {
+            match wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&self.poll_timeout())) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            self.note(&events);
+            self.handle_events(&events);
             for _ in 0..self.queue.len() {
                 if let Some(slot) = self.queue.pop_front() {
-                    self.advance(slot);
+                    self.advance_connection(slot);
                 }
             }
             self.finish_resets(Instant::now());
@@ -277,10 +277,10 @@ impl Worker {
         }
     }
 
-    fn timeout(&self) -> Timespec {
+    fn poll_timeout(&self) -> Timespec {
         let timeout = match () {
             () if !self.queue.is_empty() => Duration::ZERO,
-            () if !self.resetting.is_empty() || self.inbox.deadline().is_some() => SHORT,
+            () if !self.resetting.is_empty() || self.inbox.stop_deadline().is_some() => SHORT,
             () => {
                 let longest = if self.has_unsettled { QUEUE_INTERVAL } else { LONG };
                 longest.min(self.until_report().unwrap_or(LONG))
@@ -289,23 +289,23 @@ impl Worker {
         Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() }
     }
 
-    fn note(&mut self, events: &[Event]) {
+    fn handle_events(&mut self, events: &[Event]) {
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
             if token == WAKE {
-                self.inbox.take().into_iter().for_each(|pair| self.join(pair));
+                self.inbox.take_connections().into_iter().for_each(|pair| self.add_connection(pair));
                 self.end_displaced();
                 continue;
             }
             let slot = (token >> 1) as usize;
             let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { continue };
-            let side = if token & 1 == 0 { Side::Client } else { Side::Target };
-            joined.legs[side as usize].note(flags);
-            self.enqueue(slot);
+            let side = if token & 1 == 0 { RelaySide::Client } else { RelaySide::Target };
+            joined.legs[side as usize].note_events(flags);
+            self.enqueue_slot(slot);
         }
     }
 
-    fn enqueue(&mut self, slot: usize) {
+    fn enqueue_slot(&mut self, slot: usize) {
         if let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut)
             && !replace(&mut joined.is_queued, true)
         {
@@ -313,22 +313,22 @@ impl Worker {
         }
     }
 
-    fn join(&mut self, pair: Pair) {
+    fn add_connection(&mut self, pair: UnjoinedPair) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.joined.push(None);
             self.joined.len() - 1
         });
-        let Pair { sides: Sides { client, target, whither, joint }, who, quotas } = pair;
+        let UnjoinedPair { sides: Sides { client, target, whither, joint }, who, quotas } = pair;
         let legs = [client, target];
-        if self.count() <= FEW {
+        if self.connection_count() <= FEW {
             for leg in &legs {
-                unpace(&leg.socket);
+                disable_pacing(&leg.socket);
             }
         }
-        let mut joined = Joined {
+        let mut joined = RelayConnection {
             legs,
-            directions: joint.directions(),
-            ending: Ending::new(),
+            directions: joint.new_directions(),
+            ending: EndingState::new(),
             is_queued: false,
             resets: None,
             who,
@@ -337,7 +337,8 @@ impl Worker {
             followed: None,
             quotas,
             // A near relay has many clients, and counts them itself.
-            share: QueueBudget::of_this_process().join(Some(who.ip()).filter(|_| !matches!(joint, Joint::Far { .. }))),
+            share: QueueBudget::of_this_process()
+                .join(Some(who.ip()).filter(|_| !matches!(joint, ConnectionRole::Far { .. }))),
         };
         let flags = EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let watched = joined.legs.iter().zip(0..).all(|(leg, side)| {
@@ -350,32 +351,32 @@ impl Worker {
         self.joined[slot] = Some(Box::new(joined));
         self.divide_memory();
         if watched {
-            self.enqueue(slot);
+            self.enqueue_slot(slot);
         } else {
-            self.end(slot, RelayEnding::Stopped);
+            self.end_connection(slot, RelayEnding::Stopped);
         }
     }
 
     /// Divides the memory for blocks among the connections that there are.
     fn divide_memory(&mut self) {
-        self.shared.share_among(self.count());
+        self.shared.share_among(self.connection_count());
     }
 
     /// Returns the number of connections, with one that is being joined.
-    fn count(&self) -> usize {
+    fn connection_count(&self) -> usize {
         self.joined.len() - self.free.len()
     }
 
     /// Gives a connection its turn.
-    fn advance(&mut self, slot: usize) {
+    fn advance_connection(&mut self, slot: usize) {
         let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
         joined.is_queued = false;
         // A status of the far relay stands before what ends its connection.
-        let mut again = joined.expects_status() && self.turn(slot, Side::Target);
-        self.announce(slot);
+        let mut again = joined.expects_status() && self.advance_direction(slot, RelaySide::Target);
+        self.report_begin(slot);
         self.find_failures(slot);
-        for side in Side::BOTH {
-            again |= self.turn(slot, side);
+        for side in RelaySide::BOTH {
+            again |= self.advance_direction(slot, side);
         }
         if let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) {
             self.has_unsettled |= joined.is_unsettled();
@@ -384,35 +385,35 @@ impl Worker {
             }
         }
         if again {
-            self.enqueue(slot);
+            self.enqueue_slot(slot);
         }
     }
 
     /// Gives one direction its turn. Returns whether it could go on.
-    fn turn(&mut self, slot: usize, side: Side) -> bool {
+    fn advance_direction(&mut self, slot: usize, side: RelaySide) -> bool {
         let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return false };
         if !joined.ending.is_moving(side) {
             return false;
         }
-        let next = match joined.turn(side, &mut self.shared) {
-            Turn::Waits => return false,
-            Turn::Again => return true,
-            Turn::Ended => {
-                joined.legs[side.other() as usize].shut_down();
-                Ok(joined.ending.passed(side))
+        let next = match joined.move_side_bytes(side, &mut self.shared) {
+            MoveResult::Waits => return false,
+            MoveResult::Again => return true,
+            MoveResult::Ended => {
+                joined.legs[side.other_side() as usize].shut_down();
+                Ok(joined.ending.record_fin(side))
             }
-            Turn::SourceFailed => Ok(joined.ending.failed(side, false)),
-            Turn::Malformed => Err(RelayEnding::Malformed),
+            MoveResult::SourceFailed => Ok(joined.ending.record_failure(side, false)),
+            MoveResult::Malformed => Err(RelayEnding::Malformed),
             // The kernel says EPIPE if the FIN came before the reset, and ECONNRESET if not.
-            Turn::DestinationFailed(error) => {
-                Ok(joined.ending.failed(side.other(), error.kind() == io::ErrorKind::BrokenPipe))
+            MoveResult::DestinationFailed(error) => {
+                Ok(joined.ending.record_failure(side.other_side(), error.kind() == io::ErrorKind::BrokenPipe))
             }
-            Turn::Refused(Status::Forbidden) => Err(RelayEnding::Forbidden),
-            Turn::Refused(_) => Err(RelayEnding::Unreachable),
+            MoveResult::Refused(TargetStatus::Forbidden) => Err(RelayEnding::Forbidden),
+            MoveResult::Refused(_) => Err(RelayEnding::Unreachable),
         };
         match next {
             Ok(next) => self.carry_out(slot, next),
-            Err(ending) => self.end(slot, ending),
+            Err(ending) => self.end_connection(slot, ending),
         }
         false
     }
@@ -420,40 +421,40 @@ impl Worker {
     /// Deals with errors that epoll has reported: a read or a write finds them only where there is something to move.
     /// Those of a client wait for the far relay, which takes no bytes, and no reset, before it has connected.
     fn find_failures(&mut self, slot: usize) {
-        for side in Side::BOTH {
+        for side in RelaySide::BOTH {
             let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
-            if side == Side::Client && joined.expects_status() {
+            if side == RelaySide::Client && joined.expects_status() {
                 continue;
             }
-            if let Some(has_closed) = joined.legs[side as usize].failed() {
-                let next = joined.ending.failed(side, has_closed);
+            if let Some(has_closed) = joined.legs[side as usize].take_failure() {
+                let next = joined.ending.record_failure(side, has_closed);
                 self.carry_out(slot, next);
             }
         }
     }
 
     /// Reports that a connection begins, where an interval of reports was asked for, once its target is connected.
-    fn announce(&mut self, slot: usize) {
+    fn report_begin(&mut self, slot: usize) {
         let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { return };
         if self.interval.is_none() || joined.followed.is_some() || joined.expects_status() {
             return;
         }
-        joined.followed = Some(Box::new(Followed::begin(&joined.legs)));
+        joined.followed = Some(Box::new(LastReport::from_sockets(&joined.legs)));
         let begun = RelayJoined { client: joined.who, target: joined.whither.clone() };
         let _ = self.events.send(RelayEvent::Joined(begun));
     }
 
-    fn carry_out(&mut self, slot: usize, next: Next) {
+    fn carry_out(&mut self, slot: usize, next: EndingStep) {
         match next {
-            Next::Go => {}
-            Next::Close => {
+            EndingStep::Go => {}
+            EndingStep::Close => {
                 if let Some(joined) = &self.joined[slot] {
-                    joined.legs.iter().for_each(Leg::close_in_order);
+                    joined.legs.iter().for_each(RelaySocket::close_in_order);
                 }
-                self.end(slot, RelayEnding::Closed);
+                self.end_connection(slot, RelayEnding::Closed);
             }
-            Next::Abort(side) => self.end(slot, reset_by(side)),
-            Next::ResetOther(side) => {
+            EndingStep::Abort(side) => self.end_connection(slot, reset_by(side)),
+            EndingStep::ResetOther(side) => {
                 if let Some(joined) = &mut self.joined[slot]
                     && joined.resets.is_none()
                 {
@@ -469,15 +470,15 @@ impl Worker {
         for slot in std::mem::take(&mut self.resetting) {
             let Some(joined) = self.joined.get_mut(slot).and_then(Option::as_mut) else { continue };
             let Some(last) = &mut joined.resets else { continue };
-            let leg = &joined.legs[last.side.other() as usize];
-            let info = leg.info();
-            let left = leg.unacknowledged(&info);
+            let leg = &joined.legs[last.side.other_side() as usize];
+            let info = leg.socket_info();
+            let left = leg.unacknowledged_bytes(&info);
             if left < replace(&mut last.left, left) {
                 last.until = now + LAST_BYTES;
             }
             if now >= last.until || has_acknowledged(&info) {
                 let ending = reset_by(last.side);
-                self.end(slot, ending);
+                self.end_connection(slot, ending);
             } else {
                 self.resetting.push(slot);
             }
@@ -498,7 +499,7 @@ impl Worker {
             self.has_unsettled |= joined.is_unsettled();
             if let Err(excess) = checked {
                 tracing::info!(client = %joined.who, %excess, "reset");
-                self.end(slot, RelayEnding::NotTaken);
+                self.end_connection(slot, RelayEnding::NotTaken);
             }
         }
     }
@@ -513,11 +514,11 @@ impl Worker {
             let Some(joined) = &self.joined[slot] else { continue };
             if joined.expects_status() && now.saturating_duration_since(joined.began) > STATUS_DEADLINE {
                 self.inbox.is_unanswered.store(true, Ordering::Relaxed);
-                self.end(slot, RelayEnding::Unreachable);
+                self.end_connection(slot, RelayEnding::Unreachable);
             } else if let Some(side) =
-                Side::BOTH.into_iter().find(|side| joined.legs[*side as usize].info().is_silent(SILENCE))
+                RelaySide::BOTH.into_iter().find(|side| joined.legs[*side as usize].socket_info().is_silent(SILENCE))
             {
-                self.end(slot, reset_by(side));
+                self.end_connection(slot, reset_by(side));
             }
         }
     }
@@ -534,21 +535,21 @@ impl Worker {
         }
         self.reported = Instant::now();
         for joined in self.joined.iter_mut().flatten() {
-            if let Some(progress) = joined.progress() {
+            if let Some(progress) = joined.take_progress() {
                 let _ = self.events.send(RelayEvent::Progress(Box::new(progress)));
             }
         }
     }
 
     fn has_stopped(&mut self) -> bool {
-        let Some(deadline) = self.inbox.deadline() else { return false };
+        let Some(deadline) = self.inbox.stop_deadline() else { return false };
         if Instant::now() >= deadline {
-            self.inbox.take().into_iter().for_each(|pair| self.join(pair));
+            self.inbox.take_connections().into_iter().for_each(|pair| self.add_connection(pair));
             for slot in 0..self.joined.len() {
-                self.end(slot, RelayEnding::Stopped);
+                self.end_connection(slot, RelayEnding::Stopped);
             }
         }
-        self.inbox.load() == 0
+        self.inbox.connection_count() == 0
     }
 
     /// Resets connections of clients that have sent nothing and lost their places.
@@ -563,38 +564,38 @@ impl Worker {
                 let why = DISPLACED.to_owned();
                 let refused = RefusedConnections { client: joined.who.ip(), why, connections: 1 };
                 let _ = self.events.send(RelayEvent::Rejected(refused));
-                self.remove(slot);
+                self.remove_connection(slot);
             }
         }
     }
 
     /// Ends a connection, and reports it.
-    fn end(&mut self, slot: usize, ending: RelayEnding) {
-        self.announce(slot);
+    fn end_connection(&mut self, slot: usize, ending: RelayEnding) {
+        self.report_begin(slot);
         let Some(joined) = &self.joined[slot] else { return };
         // Who does not listen any more does not want to know.
-        let _ = self.events.send(RelayEvent::Relayed(Box::new(joined.report(ending))));
-        self.remove(slot);
+        let _ = self.events.send(RelayEvent::Relayed(Box::new(joined.connection_report(ending))));
+        self.remove_connection(slot);
     }
 
-    fn remove(&mut self, slot: usize) {
+    fn remove_connection(&mut self, slot: usize) {
         let Some(mut joined) = self.joined[slot].take() else { return };
         self.free.push(slot);
         self.divide_memory();
-        joined.directions.iter_mut().for_each(|direction| direction.release(&mut self.shared));
+        joined.directions.iter_mut().for_each(|direction| direction.release_pipe(&mut self.shared));
         drop(joined);
         self.inbox.load.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Joined {
+impl RelayConnection {
     /// Returns true if the far relay has not said that it is connected.
     fn expects_status(&self) -> bool {
-        self.directions[Side::Target as usize].expects_status()
+        self.directions[RelaySide::Target as usize].expects_status()
     }
 
     fn is_unsettled(&self) -> bool {
-        self.legs.iter().any(Leg::is_unsettled)
+        self.legs.iter().any(RelaySocket::is_unsettled)
     }
 
     /// Samples both sides.
@@ -608,21 +609,21 @@ impl Joined {
         for leg in &mut self.legs {
             leg.watch_losses(Time::from_nanos(at.as_nanos() as u64));
         }
-        self.share.record(stalled)
+        self.share.record_bytes(stalled)
     }
 
-    fn turn(&mut self, side: Side, shared: &mut Shared) -> Turn {
+    fn move_side_bytes(&mut self, side: RelaySide, shared: &mut WorkerBuffers) -> MoveResult {
         let [client, target] = &mut self.legs;
-        let (from, to) = if side == Side::Client { (client, target) } else { (target, client) };
-        self.directions[side as usize].turn(from, to, shared)
+        let (from, to) = if side == RelaySide::Client { (client, target) } else { (target, client) };
+        self.directions[side as usize].move_bytes(from, to, shared)
     }
 
     /// Returns the bytes that were carried since the last report; `None` if there were none, and
     /// nothing is held up.
-    fn progress(&mut self) -> Option<RelayProgress> {
+    fn take_progress(&mut self) -> Option<RelayProgress> {
         let read = [self.directions[0].read, self.directions[1].read];
-        let is_held_up = self.directions.iter().any(Direction::is_held_up);
-        let part = self.followed.as_mut()?.part(read, is_held_up, &self.legs)?;
+        let is_held_up = self.directions.iter().any(RelayDirection::is_held_up);
+        let part = self.followed.as_mut()?.take_interval(read, is_held_up, &self.legs)?;
         let [from_client, from_target] = part.read;
         let [client_stretch, target_stretch] = part.stretches;
         Some(RelayProgress {
@@ -632,21 +633,22 @@ impl Joined {
             interval: part.interval,
             from_client,
             from_target,
-            client_rate: BitRate::of(from_client, part.interval),
-            target_rate: BitRate::of(from_target, part.interval),
+            client_rate: BitRate::from_bytes_in(from_client, part.interval),
+            target_rate: BitRate::from_bytes_in(from_target, part.interval),
             client_stretch,
             target_stretch,
         })
     }
 
-    fn report(&self, ending: RelayEnding) -> RelayedConnection {
-        let infos = [self.legs[0].info(), self.legs[1].info()];
+    fn connection_report(&self, ending: RelayEnding) -> RelayedConnection {
+        let infos = [self.legs[0].socket_info(), self.legs[1].socket_info()];
         let duration = Span::from(self.began.elapsed());
-        let lost = |side: Side| {
-            let to = side.other() as usize;
-            self.directions[side as usize].undelivered(self.legs[to].unacknowledged(&infos[to]))
+        let lost = |side: RelaySide| {
+            let to = side.other_side() as usize;
+            self.directions[side as usize].undelivered_bytes(self.legs[to].unacknowledged_bytes(&infos[to]))
         };
-        let undelivered = if ending == RelayEnding::Closed { 0 } else { lost(Side::Client) + lost(Side::Target) };
+        let undelivered =
+            if ending == RelayEnding::Closed { 0 } else { lost(RelaySide::Client) + lost(RelaySide::Target) };
         let [client, target] = &infos;
         let blocks = self.directions[0].block_bytes().zip(self.directions[1].block_bytes());
         let payload = ByteCount::new(self.directions[0].read + self.directions[1].read);
@@ -661,19 +663,19 @@ impl Joined {
             compression: blocks.map(|(from_client, from_target)| RelayCompression {
                 from_client: ByteCount::new(from_client),
                 from_target: ByteCount::new(from_target),
-                effective_rate: BitRate::of(payload, duration),
-                wire_rate: BitRate::of(ByteCount::new(from_client + from_target), duration),
+                effective_rate: BitRate::from_bytes_in(payload, duration),
+                wire_rate: BitRate::from_bytes_in(ByteCount::new(from_client + from_target), duration),
             }),
-            client_stretch: RelayStretch::of(client, self.legs[0].lost(), duration),
-            target_stretch: RelayStretch::of(target, self.legs[1].lost(), duration),
+            client_stretch: RelayStretch::from_tcp_info(client, self.legs[0].loss_ratio(), duration),
+            target_stretch: RelayStretch::from_tcp_info(target, self.legs[1].loss_ratio(), duration),
         }
     }
 }
 
-const fn reset_by(side: Side) -> RelayEnding {
+const fn reset_by(side: RelaySide) -> RelayEnding {
     match side {
-        Side::Client => RelayEnding::ClientReset,
-        Side::Target => RelayEnding::TargetReset,
+        RelaySide::Client => RelayEnding::ClientReset,
+        RelaySide::Target => RelayEnding::TargetReset,
     }
 }
 
@@ -691,44 +693,47 @@ mod tests {
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
     /// Two legs over loopback, and their other ends.
-    fn legs() -> [(Leg, TcpStream); 2] {
+    fn legs() -> [(RelaySocket, TcpStream); 2] {
         [(), ()].map(|()| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let accepted = listener.accept().unwrap().0;
             accepted.set_nonblocking(true).unwrap();
-            (Leg::new(accepted, None), caller)
+            (RelaySocket::new(accepted, None), caller)
         })
     }
 
     /// A worker with one connection, its events, and the client's and the target's ends.
-    fn joined(joint: Joint, interval: Option<Span>) -> (Worker, UnboundedReceiver<RelayEvent>, [TcpStream; 2]) {
+    fn joined(
+        joint: ConnectionRole,
+        interval: Option<Span>,
+    ) -> (RelayWorker, UnboundedReceiver<RelayEvent>, [TcpStream; 2]) {
         let (events, received) = unbounded_channel();
-        let inbox = Arc::new(Inbox::new().unwrap());
-        let mut worker = Worker::new(Arc::clone(&inbox), events, Pipes::new(2), interval).unwrap();
+        let inbox = Arc::new(WorkerInbox::new().unwrap());
+        let mut worker = RelayWorker::new(Arc::clone(&inbox), events, PipePool::new(2), interval).unwrap();
         let [(client, one), (target, other)] = legs();
-        inbox.put(pair([client, target], joint));
-        inbox.take().into_iter().for_each(|pair| worker.join(pair));
-        worker.advance(0);
+        inbox.add_connection(pair([client, target], joint));
+        inbox.take_connections().into_iter().for_each(|pair| worker.add_connection(pair));
+        worker.advance_connection(0);
         (worker, received, [one, other])
     }
 
-    fn pair([client, target]: [Leg; 2], joint: Joint) -> Pair {
+    fn pair([client, target]: [RelaySocket; 2], joint: ConnectionRole) -> UnjoinedPair {
         let who = client.socket.peer_addr().unwrap();
         let sides = Sides { client, target, whither: "host:22".to_owned(), joint };
-        Pair { sides, who, quotas: Quotas::default() }
+        UnjoinedPair { sides, who, quotas: ClientQuotas::default() }
     }
 
     #[test]
     fn a_few_connections_within_the_host_are_not_paced() {
         let name = |stream: &TcpStream| socket2::SockRef::from(stream).tcp_congestion().unwrap();
-        let (mut worker, _events, [one, _other]) = joined(Joint::Alone, None);
+        let (mut worker, _events, [one, _other]) = joined(ConnectionRole::Alone, None);
         let usual = name(&one);
         let mut ends = Vec::new();
         for _ in 1..=FEW {
             let [(client, one), (target, other)] = legs();
             ends.extend([one, other]);
-            worker.join(pair([client, target], Joint::Alone));
+            worker.add_connection(pair([client, target], ConnectionRole::Alone));
         }
         let names: Vec<_> = worker
             .joined
@@ -741,16 +746,16 @@ mod tests {
     }
 
     /// The side of the client.
-    fn leg(worker: &mut Worker) -> &mut Leg {
+    fn leg(worker: &mut RelayWorker) -> &mut RelaySocket {
         &mut worker.joined[0].as_mut().unwrap().legs[0]
     }
 
     /// Gives the connection its turn after what epoll says next.
-    fn next_events(worker: &mut Worker) {
+    fn next_events(worker: &mut RelayWorker) {
         let mut events = Vec::with_capacity(EVENTS);
         wait(&worker.epoll, rustix::buffer::spare_capacity(&mut events), None).unwrap();
-        worker.note(&events);
-        worker.advance(0);
+        worker.handle_events(&events);
+        worker.advance_connection(0);
     }
 
     fn ending(events: &mut UnboundedReceiver<RelayEvent>) -> Option<RelayEnding> {
@@ -762,7 +767,7 @@ mod tests {
 
     #[test]
     fn a_far_relay_that_does_not_answer_is_given_up_and_so_is_its_pool() {
-        let (mut worker, mut events, _ends) = joined(Joint::Near { compress: false }, None);
+        let (mut worker, mut events, _ends) = joined(ConnectionRole::Near { compress: false }, None);
         let began = Instant::now();
         // It may wait for room as long as for the target, one after the other.
         for most in [CONNECT_DEADLINE, 2 * CONNECT_DEADLINE] {
@@ -773,7 +778,7 @@ mod tests {
         assert_eq!(ending(&mut events), Some(RelayEnding::Unreachable));
         assert!(worker.inbox.take_unanswered() && !worker.inbox.take_unanswered());
         // A host may be silent for as long as it likes.
-        let (mut worker, mut events, _ends) = joined(Joint::Alone, None);
+        let (mut worker, mut events, _ends) = joined(ConnectionRole::Alone, None);
         worker.end_silent(began + 10 * STATUS_DEADLINE);
         assert!(ending(&mut events).is_none());
     }
@@ -781,26 +786,26 @@ mod tests {
     #[test]
     fn a_connection_begins_once_its_target_is_connected() {
         let interval = Some(Span::from_secs(1));
-        let (_worker, mut events, _ends) = joined(Joint::Alone, interval);
+        let (_worker, mut events, _ends) = joined(ConnectionRole::Alone, interval);
         assert!(matches!(events.try_recv(), Ok(RelayEvent::Joined(_))));
-        let (mut worker, mut events, [_client, mut far]) = joined(Joint::Near { compress: false }, interval);
+        let (mut worker, mut events, [_client, mut far]) = joined(ConnectionRole::Near { compress: false }, interval);
         assert!(events.try_recv().is_err(), "there is no status");
-        io::Write::write_all(&mut far, &[Status::Connected.to_byte()]).unwrap();
+        io::Write::write_all(&mut far, &[TargetStatus::Connected.to_byte()]).unwrap();
         next_events(&mut worker);
         assert!(matches!(events.try_recv(), Ok(RelayEvent::Joined(_))));
-        let (mut worker, mut events, [_client, mut far]) = joined(Joint::Near { compress: false }, interval);
-        io::Write::write_all(&mut far, &[Status::Forbidden.to_byte()]).unwrap();
+        let (mut worker, mut events, [_client, mut far]) = joined(ConnectionRole::Near { compress: false }, interval);
+        io::Write::write_all(&mut far, &[TargetStatus::Forbidden.to_byte()]).unwrap();
         next_events(&mut worker);
         assert_eq!(ending(&mut events), Some(RelayEnding::Forbidden));
     }
 
     #[test]
     fn the_last_bytes_may_take_as_long_as_some_are_acknowledged() {
-        let (mut worker, mut events, [client, _target]) = joined(Joint::Alone, None);
+        let (mut worker, mut events, [client, _target]) = joined(ConnectionRole::Alone, None);
         let began = Instant::now();
-        worker.carry_out(0, Next::ResetOther(Side::Target));
+        worker.carry_out(0, EndingStep::ResetOther(RelaySide::Target));
         // More than the client takes, as it does not read.
-        while leg(&mut worker).write(&[0; 1 << 14]).unwrap() > 0 {}
+        while leg(&mut worker).write_socket(&[0; 1 << 14]).unwrap() > 0 {}
         let written = leg(&mut worker).written;
         for (minutes, unacknowledged) in [(1, 3), (2, 2), (3, 2), (4, 1), (5, 1)] {
             leg(&mut worker).written = written + unacknowledged;

@@ -7,10 +7,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_control::Peer;
-use fullpipe_iperf::Key;
+use fullpipe_control::AuthenticatedPeer;
+use fullpipe_iperf::SharedKey;
 use fullpipe_record::{RelayEnding, RelayedConnection};
-use fullpipe_relay::{BLOCK_BYTES, RelayEvent, RelayOptions, Role, TargetRequest, relay};
+use fullpipe_relay::{BLOCK_BYTES, RelayEvent, RelayOptions, RelayRole, TargetRequest, relay_connections};
 use fullpipe_units::Span;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -19,8 +19,8 @@ use tokio::time::timeout;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-fn key() -> Key {
-    Key::from_file_content(b"correct horse battery").unwrap()
+fn key() -> SharedKey {
+    SharedKey::from_file_content(b"correct horse battery").unwrap()
 }
 
 fn runtime() -> Runtime {
@@ -37,7 +37,7 @@ fn with_far_relay(target: SocketAddr, test: impl FnOnce(SocketAddr)) -> Vec<Rela
         max_connections_per_address: 20,
         drain: Span::ZERO,
         interval: None,
-        role: Role::Far { targets: vec![target.to_string().parse().unwrap()], key: key(), plain: true },
+        role: RelayRole::Far { targets: vec![target.to_string().parse().unwrap()], key: key(), plain: true },
     };
     let interrupt = Arc::new(AtomicBool::new(false));
     let (listens, address) = mpsc::channel();
@@ -50,7 +50,7 @@ fn with_far_relay(target: SocketAddr, test: impl FnOnce(SocketAddr)) -> Vec<Rela
                 RelayEvent::Relayed(connection) => done.push(*connection),
                 _ => {}
             };
-            relay(&options, &interrupt, note).unwrap();
+            relay_connections(&options, &interrupt, note).unwrap();
             done
         })
     };
@@ -60,12 +60,12 @@ fn with_far_relay(target: SocketAddr, test: impl FnOnce(SocketAddr)) -> Vec<Rela
 }
 
 /// Calls the far relay, and asks for `target` with blocks.
-async fn ask(far: SocketAddr, target: SocketAddr) -> Peer {
-    let mut peer = Peer::call(TcpStream::connect(far).await.unwrap(), &key(), None).await.unwrap();
-    peer.control.send(&[&[0][..], &peer.tag(&[])].concat()).await.unwrap();
+async fn ask(far: SocketAddr, target: SocketAddr) -> AuthenticatedPeer {
+    let mut peer = AuthenticatedPeer::connect_peer(TcpStream::connect(far).await.unwrap(), &key(), None).await.unwrap();
+    peer.control.send_bytes(&[&[0][..], &peer.tag_text(&[])].concat()).await.unwrap();
     assert_eq!(peer.control.read_u8().await.unwrap() & 1, 1, "it takes blocks");
     let text = TargetRequest { target: target.to_string().parse().unwrap(), compress: true }.to_bytes();
-    peer.control.send(&[&[text.len() as u8][..], &text, &peer.tag(&text)].concat()).await.unwrap();
+    peer.control.send_bytes(&[&[text.len() as u8][..], &text, &peer.tag_text(&text)].concat()).await.unwrap();
     assert_eq!(peer.control.read_u8().await.unwrap(), 0, "it is connected");
     peer
 }
@@ -99,7 +99,7 @@ fn bombs_and_rubbish_are_refused_and_others_are_served() {
                 let mut peer = ask(far, target).await;
                 let (mut victim, _) = listener.accept().unwrap();
                 victim.set_read_timeout(Some(DEADLINE)).unwrap();
-                peer.control.send(&[block(0, b"first"), bytes].concat()).await.unwrap();
+                peer.control.send_bytes(&[block(0, b"first"), bytes].concat()).await.unwrap();
                 let refused = timeout(DEADLINE, peer.control.read_u8()).await.unwrap();
                 assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionReset);
                 let mut received = Vec::new();
@@ -107,7 +107,7 @@ fn bombs_and_rubbish_are_refused_and_others_are_served() {
                 assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
                 assert!(b"first".starts_with(&received[..]), "{} bytes", received.len());
             }
-            others.control.send(&block(1, &zstd::bulk::compress(&zeros, 1).unwrap())).await.unwrap();
+            others.control.send_bytes(&block(1, &zstd::bulk::compress(&zeros, 1).unwrap())).await.unwrap();
             let mut received = vec![1; BLOCK_BYTES];
             served.set_read_timeout(Some(DEADLINE)).unwrap();
             served.read_exact(&mut received).unwrap();
@@ -127,7 +127,7 @@ fn an_end_within_a_block_is_no_end_of_the_data() {
             let mut peer = ask(far, target).await;
             let (mut victim, _) = listener.accept().unwrap();
             victim.set_read_timeout(Some(DEADLINE)).unwrap();
-            peer.control.send(&block(0, b"half of a block")[..9]).await.unwrap();
+            peer.control.send_bytes(&block(0, b"half of a block")[..9]).await.unwrap();
             let (stream, _) = peer.control.into_records().unwrap();
             stream.into_std().unwrap().shutdown(std::net::Shutdown::Write).unwrap();
             let ended = victim.read_to_end(&mut Vec::new()).unwrap_err();

@@ -7,10 +7,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fullpipe_control::Peer;
-use fullpipe_iperf::Key;
+use fullpipe_control::AuthenticatedPeer;
+use fullpipe_iperf::SharedKey;
 use fullpipe_record::RelayEnding;
-use fullpipe_relay::{RelayEvent, RelayOptions, Role, relay};
+use fullpipe_relay::{RelayEvent, RelayOptions, RelayRole, relay_connections};
 use fullpipe_sys::tcp_info;
 use fullpipe_testkit::{allow_descriptors, within};
 use fullpipe_units::Span;
@@ -31,12 +31,12 @@ struct Running {
 }
 
 impl Running {
-    fn start(role: Role, max_connections: u32) -> Self {
+    fn start(role: RelayRole, max_connections: u32) -> Self {
         Self::with_limits(role, [max_connections; 2])
     }
 
     /// Starts a relay with at most so many connections, and so many of one address.
-    fn with_limits(role: Role, [max_connections, max_connections_per_address]: [u32; 2]) -> Self {
+    fn with_limits(role: RelayRole, [max_connections, max_connections_per_address]: [u32; 2]) -> Self {
         let options = RelayOptions {
             address: Some([127, 0, 0, 1].into()),
             port: 0,
@@ -58,23 +58,23 @@ impl Running {
                 }
                 events.push(event);
             };
-            relay(&options, &stops, note).unwrap();
+            relay_connections(&options, &stops, note).unwrap();
             events
         });
         Self { address: address.recv_timeout(DEADLINE).unwrap(), interrupt, thread }
     }
 
     fn alone(target: SocketAddr) -> Self {
-        Self::start(Role::Alone { to: target.to_string().parse().unwrap() }, 100)
+        Self::start(RelayRole::Alone { to: target.to_string().parse().unwrap() }, 100)
     }
 
     fn far(allowed: &str, plain: bool, max_connections: u32) -> Self {
-        Self::start(Role::Far { targets: vec![allowed.parse().unwrap()], key: key(), plain }, max_connections)
+        Self::start(RelayRole::Far { targets: vec![allowed.parse().unwrap()], key: key(), plain }, max_connections)
     }
 
     fn near(target: SocketAddr, via: SocketAddr, plain: bool) -> Self {
         let [to, via] = [target, via].map(|address| address.to_string().parse().unwrap());
-        Self::start(Role::Near { to, via, key: key(), plain, compress: false, pool: 0 }, 100)
+        Self::start(RelayRole::Near { to, via, key: key(), plain, compress: false, pool: 0 }, 100)
     }
 
     fn connect(&self) -> TcpStream {
@@ -88,8 +88,8 @@ impl Running {
     }
 }
 
-fn key() -> Key {
-    Key::from_file_content(b"correct horse battery").unwrap()
+fn key() -> SharedKey {
+    SharedKey::from_file_content(b"correct horse battery").unwrap()
 }
 
 fn with_timeouts(stream: TcpStream) -> TcpStream {
@@ -215,10 +215,10 @@ fn far_that_dies(listener: TcpListener) -> TcpStream {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let peer = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        let mut peer = Peer::answer(listener.accept().await.unwrap().0, &key(), None).await.unwrap();
+        let mut peer = AuthenticatedPeer::accept_peer(listener.accept().await.unwrap().0, &key(), None).await.unwrap();
         let length = peer.control.read_u8().await.unwrap();
-        peer.control.read_exact(&mut vec![0; usize::from(length) + Peer::TAG]).await.unwrap();
-        peer.control.send(&[CONNECTED]).await.unwrap();
+        peer.control.read_exact(&mut vec![0; usize::from(length) + AuthenticatedPeer::TAG]).await.unwrap();
+        peer.control.send_bytes(&[CONNECTED]).await.unwrap();
         peer.control.into_records().unwrap().0.into_std().unwrap()
     });
     peer.set_nonblocking(false).unwrap();
@@ -312,7 +312,7 @@ fn hosts_that_call_and_stay_silent_keep_no_near_relay_out() {
 fn silent_clients_keep_nobody_out_of_a_relay() {
     allow_descriptors(2000).unwrap();
     let (listener, target) = listener();
-    let relay = Running::with_limits(Role::Alone { to: target.to_string().parse().unwrap() }, [128, 128]);
+    let relay = Running::with_limits(RelayRole::Alone { to: target.to_string().parse().unwrap() }, [128, 128]);
     // The target speaks first, and then answers.
     thread::spawn(move || {
         for served in listener.incoming() {
@@ -352,7 +352,7 @@ fn silent_clients_keep_nobody_out_of_a_relay() {
 #[test]
 fn one_address_does_not_take_the_places_of_all() {
     let (listener, target) = listener();
-    let relay = Running::with_limits(Role::Alone { to: target.to_string().parse().unwrap() }, [10, 2]);
+    let relay = Running::with_limits(RelayRole::Alone { to: target.to_string().parse().unwrap() }, [10, 2]);
     let served = || with_timeouts(listener.accept().unwrap().0);
     let first = [connect_from(2, &relay), connect_from(2, &relay)];
     let _open = [served(), served()];
@@ -377,7 +377,7 @@ fn one_address_does_not_take_the_places_of_all() {
 fn a_few_addresses_that_take_all_they_get_keep_nobody_out() {
     allow_descriptors(2000).unwrap();
     let (listener, target) = listener();
-    let relay = Running::with_limits(Role::Alone { to: target.to_string().parse().unwrap() }, [160, 40]);
+    let relay = Running::with_limits(RelayRole::Alone { to: target.to_string().parse().unwrap() }, [160, 40]);
     thread::spawn(move || {
         for served in listener.incoming() {
             let served = served.unwrap();

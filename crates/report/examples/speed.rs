@@ -7,9 +7,9 @@
 use std::io::{self, Write};
 use std::time::Instant;
 
-use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
+use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_record::{Content, Document, StoredDocument, StoredFacts};
-use fullpipe_report::{Source, html_page};
+use fullpipe_report::{PageSource, html_page};
 use fullpipe_units::{BitRate, Span};
 
 /// The sample of the chart that no other comes near.
@@ -23,14 +23,16 @@ fn main() -> io::Result<()> {
         format!("a chart of 1 000 000 samples: {:?}, {} bytes, spike kept: {has_spike}", begun.elapsed(), svg.len());
     let document = Document::new(Content::Stored { stored: (0..1_000).map(run).collect() });
     let begun = Instant::now();
-    let page = html_page(&[Source { name: "archive", document: &document }]).map_err(io::Error::other)?;
+    let page = html_page(&[PageSource { name: "archive", document: &document }]).map_err(io::Error::other)?;
     writeln!(io::stdout(), "{chart}\na page of 1 000 runs: {:?}, {} bytes", begun.elapsed(), page.len())
 }
 
 fn chart() -> String {
     let rate = |index: u64| BitRate::from_mbps(if index == SPIKE { 999 } else { 400 + index * 7_919 % 100 });
     let points = (0..1_000_000).map(|index| (Span::from_millis(index * 10), rate(index)));
-    Plot::new("Rate").with(Panel::new("rate").with(Series::new("rate", Mark::Line, Hue::Blue, points))).svg()
+    Plot::new("Rate")
+        .with_panel(Panel::new("rate").with_series(PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, points)))
+        .to_svg()
 }
 
 fn run(number: u64) -> StoredDocument {

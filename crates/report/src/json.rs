@@ -5,16 +5,16 @@ use schemars::Schema;
 ///
 /// # Panics
 /// Never: records hold strings, numbers and lists, all of which can be written.
-pub fn document(document: &Document) -> String {
+pub fn document_json(document: &Document) -> String {
     let text = serde_json::to_string_pretty(document);
     format!("{}\n", text.expect("a record can always be written as JSON"))
 }
 
-/// The JSON schema of [`document`], with a newline at its end.
+/// The JSON schema of [`document_json`], with a newline at its end.
 ///
 /// # Panics
 /// Never, for the same reason.
-pub fn schema() -> String {
+pub fn document_schema() -> String {
     let schema: Schema = schemars::schema_for!(Document);
     format!("{}\n", serde_json::to_string_pretty(&schema).expect("a schema can always be written as JSON"))
 }

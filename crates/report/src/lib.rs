@@ -11,15 +11,16 @@ mod page;
 mod text;
 mod timeline;
 
-pub use json::{document, event_schema, schema};
-pub use page::{PageError, Source, html_page, text_page};
+pub use json::{document_json, document_schema, event_schema};
+pub use page::{PageError, PageSource, html_page, text_page};
 pub use text::{
-    DEFAULT_COLUMNS, Style, archive, archive_check, archive_thinned, begins, calculation, capture, command_end,
-    commands_elsewhere, copied, copy_progress, diagnosis, difference, figures, grid_report, history, host_advice,
-    host_applied, host_settings, host_undone, imported, interval_head, interval_line, judged, lab_report, lab_summary,
-    longest_use, markdown, measurement, measurement_line, name_list, not_valid, one_flow, own_capture, pair_forecast,
-    paragraph, path, prediction, program_moved, programs, proof_begins, ramp, ramp_step, redacted, relay_progress,
-    relayed, remedies, result, route, seeds, set_columns, simulations, simulations_csv_head, simulations_csv_row,
-    stored, stored_document, sweep, sweep_forecast, sweep_kept, sweep_plan, sweep_run, table, time_account, trial,
-    undone, what_if,
+    DEFAULT_COLUMNS, TextStyle, archive_check, archive_text, archive_thinned, calculation_text, capture_text,
+    combination_table, command_end, commands_elsewhere, copy_progress, copy_summary, diagnosis_text, difference_text,
+    document_list, experiment_announcement, experiment_result, grid_report, history_text, host_advice, host_applied,
+    host_settings, host_undone, imported_files, interval_head, interval_line, lab_report, lab_summary, longest_use,
+    markdown_text, measurement_figures, measurement_line, measurement_text, name_list, not_valid, one_flow,
+    own_capture, pair_forecast, paragraph, path_text, prediction_text, program_moved, programs_text, proof_begins,
+    ramp_step, ramp_text, redaction_text, relay_line, relay_progress, remedies_text, route_text, seed_spreads,
+    set_columns, simulations_csv_head, simulations_csv_row, simulations_text, stored_document, sweep_forecast,
+    sweep_kept, sweep_plan, sweep_run, sweep_text, time_account, trial_text, undo_text, verdict_text, what_if,
 };

@@ -1,6 +1,6 @@
 //! The runs of a sweep in time, and the traffic of the device that carries them.
 
-use fullpipe_chart::shown;
+use fullpipe_chart::displayable_text;
 use fullpipe_record::{SweepReport, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -12,7 +12,7 @@ const MIN_REST: Span = Span::from_millis(500);
 const HARDLY: f64 = 0.02;
 
 /// A run, and when it was.
-pub(crate) struct Placed<'r> {
+pub(crate) struct TimedRun<'r> {
     /// The run.
     pub(crate) run: &'r SweepRun,
     /// Begin of the run, since that of the first.
@@ -23,21 +23,21 @@ pub(crate) struct Placed<'r> {
 
 /// Returns the runs in their order: as they were, where the device was read before and after each, and else with their
 /// planned rests.
-pub(crate) fn placed(report: &SweepReport) -> Vec<Placed<'_>> {
+pub(crate) fn timed_runs(report: &SweepReport) -> Vec<TimedRun<'_>> {
     let (mut planned, mut end) = (Span::ZERO, Span::ZERO);
     let mut runs = Vec::new();
     for run in &report.runs {
         let device = run.device.as_ref();
         let from = device.and_then(|device| device.before).map_or(planned, |before| end + before.span);
-        end = from + device.map_or(run.took.scaled(report.plan.duty.get()), |device| device.during.span);
+        end = from + device.map_or(run.took.scale_by(report.plan.duty.get()), |device| device.during.span);
         planned = from + run.took;
-        runs.push(Placed { run, from, to: end });
+        runs.push(TimedRun { run, from, to: end });
     }
     runs
 }
 
 /// A part of a sweep over which the traffic of the device was counted: a run or a rest.
-pub(crate) struct Part {
+pub(crate) struct TrafficInterval {
     /// Begin of the part, since that of the first run.
     pub(crate) from: Span,
     /// End of the part, since the begin of the first run.
@@ -51,46 +51,50 @@ pub(crate) struct Part {
 }
 
 /// The traffic of the device of a sweep.
-pub(crate) struct Traffic {
+pub(crate) struct DeviceTraffic {
     /// Name of the device.
     pub(crate) device: String,
     /// Speed of the device, if it is known and may be right.
     pub(crate) speed: Option<BitRate>,
     /// Runs and rests in their order.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<TrafficInterval>,
 }
 
 /// Returns the traffic of the device of the last run; `None` where none was read.
-pub(crate) fn traffic(report: &SweepReport, runs: &[Placed<'_>]) -> Option<Traffic> {
+pub(crate) fn device_traffic(report: &SweepReport, runs: &[TimedRun<'_>]) -> Option<DeviceTraffic> {
     let last = runs.iter().rev().find_map(|placed| placed.run.device.as_ref())?;
     let direction = report.plan.direction;
     let mut parts = Vec::new();
-    for Placed { run, from, to } in runs {
+    for TimedRun { run, from, to } in runs {
         let Some(device) = run.device.as_ref().filter(|device| device.name == last.name) else { continue };
         if let Some(rest) = device.before.filter(|rest| rest.span >= MIN_REST) {
-            let all = rest.rate(direction);
+            let all = rest.rate_in_direction(direction);
             let begin = from.saturating_sub(rest.span);
-            parts.push(Part { from: begin, to: *from, all, other: all, is_run: false });
+            parts.push(TrafficInterval { from: begin, to: *from, all, other: all, is_run: false });
         }
-        let (all, other) = (device.during.rate(direction), device.other(direction));
-        parts.push(Part { from: *from, to: *to, all, other, is_run: true });
+        let (all, other) = (device.during.rate_in_direction(direction), device.other_rate(direction));
+        parts.push(TrafficInterval { from: *from, to: *to, all, other, is_run: true });
     }
     // Some virtual devices state a speed that is none.
     let most = parts.iter().map(|part| part.all).max()?;
-    Some(Traffic { device: shown(&last.name), speed: last.speed.filter(|speed| *speed >= most), parts })
+    Some(DeviceTraffic {
+        device: displayable_text(&last.name),
+        speed: last.speed.filter(|speed| *speed >= most),
+        parts,
+    })
 }
 
-impl Traffic {
+impl DeviceTraffic {
     /// Returns other traffic on average and at most, as words.
     pub(crate) fn of_others(&self) -> String {
         let most_of_all = self.parts.iter().map(|part| part.all).max().unwrap_or_default();
         let most = self.parts.iter().map(|part| part.other).max().unwrap_or_default();
-        if most <= most_of_all.scaled(HARDLY) {
+        if most <= most_of_all.scale_by(HARDLY) {
             return "hardly any other traffic".to_owned();
         }
-        let length = |part: &Part| part.to.saturating_sub(part.from);
+        let length = |part: &TrafficInterval| part.to.saturating_sub(part.from);
         let bytes: ByteCount = self.parts.iter().map(|part| part.other.bytes_in(length(part))).sum();
-        let mean = BitRate::of(bytes, self.parts.iter().map(length).sum());
+        let mean = BitRate::from_bytes_in(bytes, self.parts.iter().map(length).sum());
         format!("{mean} of other traffic on average, {most} at most")
     }
 }

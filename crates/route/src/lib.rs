@@ -1,9 +1,9 @@
 //! The path to a target, measured from this end with small packets of its own.
 //!
-//! * [`Prober`]: takes an address and returns the round-trip times of echo requests before, during and after a load
-//!   ([`Taken`]). [`echo_test`] and [`echo_reply`] are the server's part, for hosts whose kernel does not answer echo
+//! * [`EchoProber`]: takes an address and returns the round-trip times of echo requests before, during and after a load
+//!   ([`EchoResult`]). [`echo_test`] and [`echo_reply`] are the server's part, for hosts whose kernel does not answer echo
 //!   requests.
-//! * [`trace`]: takes an address and returns the routers on the way and the path MTU.
+//! * [`trace_route`]: takes an address and returns the routers on the way and the path MTU.
 //! * [`SynAckSniffer`], [`first_window`] and [`caller_handshake`]: take a connection and return the options of the
 //!   peer's SYN or SYN-ACK. [`was_changed`] decides from them if a device on the way changed the SYN, and
 //!   [`syn_quotes`] finds the two routers between which that device is; [`changed_syn_quotes`] does so for a connection
@@ -15,6 +15,6 @@ mod latency;
 mod syn_ack;
 mod trace;
 
-pub use latency::{Prober, Taken, echo_reply, echo_test};
+pub use latency::{EchoProber, EchoResult, echo_reply, echo_test};
 pub use syn_ack::{SynAckSniffer, caller_handshake, first_window};
-pub use trace::{TraceError, changed_syn_quotes, syn_quotes, trace, was_changed};
+pub use trace::{TraceError, changed_syn_quotes, syn_quotes, trace_route, was_changed};

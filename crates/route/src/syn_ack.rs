@@ -28,24 +28,24 @@ pub struct SynAckSniffer {
 
 impl SynAckSniffer {
     /// Starts to receive the SYN-ACKs that `peer` sends.
-    pub fn open(peer: SocketAddr) -> Self {
-        Self { peer, raw: listen(peer).ok(), received: HashMap::new() }
+    pub fn with_peer(peer: SocketAddr) -> Self {
+        Self { peer, raw: open_socket(peer).ok(), received: HashMap::new() }
     }
 
     /// Returns true if an option was overwritten in the SYN-ACK of the connection that begins at `local`; `None` if
     /// that SYN-ACK was not received.
     pub fn options_overwritten(&mut self, local: SocketAddr) -> Option<bool> {
-        self.receive();
+        self.receive_syn_acks();
         self.received.get(&local.port()).map(|answer| answer.options_overwritten)
     }
 
-    fn receive(&mut self) {
+    fn receive_syn_acks(&mut self) {
         let Some(raw) = &mut self.raw else { return };
         let mut packet = [0; MAX_PACKET];
         for _ in 0..MAX_SYN_ACKS {
             let Ok(length) = raw.read(&mut packet) else { return };
             // A raw socket returns an IPv4 packet whole, and an IPv6 packet without its IP header.
-            let read = if self.peer.is_ipv4() { SynSegment::of_packet } else { SynSegment::parse };
+            let read = if self.peer.is_ipv4() { SynSegment::of_packet } else { SynSegment::parse_header };
             if let Some(answer) = read(&packet[..length]).filter(|answer| answer.ports[0] == self.peer.port()) {
                 self.received.insert(answer.ports[1], answer);
             }
@@ -67,7 +67,7 @@ pub fn caller_handshake(connection: impl AsFd) -> Option<Handshake> {
 }
 
 /// Opens a socket that receives a copy of every SYN-ACK from the port of `peer`.
-fn listen(peer: SocketAddr) -> std::io::Result<Socket> {
+fn open_socket(peer: SocketAddr) -> std::io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(peer), Type::RAW, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     socket.attach_filter(&syn_acks_from(peer))?;
@@ -108,7 +108,7 @@ mod tests {
     /// Returns the handshake with a listener at `address`; `None` if this machine has no such address.
     fn answer_at(address: &str) -> Handshake {
         let listener = TcpListener::bind((address, 0)).unwrap();
-        let mut sniffer = SynAckSniffer::open(listener.local_addr().unwrap());
+        let mut sniffer = SynAckSniffer::with_peer(listener.local_addr().unwrap());
         let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let local = connection.local_addr().unwrap();
         let _other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -5,11 +5,11 @@ use fullpipe_units::{BitRate, Ratio};
 use serde::de::DeserializeOwned;
 use serde::de::value::StrDeserializer;
 
-use crate::key::{Key, quantity, require};
+use crate::key::{Key, parse_quantity, require_valid};
 
 /// A bound on measured ÷ predicted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Bound {
+pub enum AccuracyBound {
     /// One, give or take this much.
     Within(Ratio),
     /// This or more.
@@ -22,17 +22,17 @@ pub enum Bound {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StepBounds {
     /// Bound on measured ÷ predicted by the kernel model.
-    pub kernel_model: Option<Bound>,
+    pub kernel_model: Option<AccuracyBound>,
     /// Bound on measured ÷ predicted by the textbook formulas.
-    pub textbook: Option<Bound>,
+    pub textbook: Option<AccuracyBound>,
     /// Of the payload that the link carries.
-    pub capacity: Option<Bound>,
+    pub capacity: Option<AccuracyBound>,
     /// Distance of the share of lost datagrams from what the rate really offered and the link's busy time predict.
     pub loss: Option<Ratio>,
     /// Of the packets that the link let others pass: how many datagrams were seen out of order.
-    pub reordered: Option<Bound>,
+    pub reordered: Option<AccuracyBound>,
     /// Bound on the share of the link that this load and the cross traffic fill.
-    pub fills: Option<Bound>,
+    pub fills: Option<AccuracyBound>,
     /// The verdict that is expected.
     pub verdict: Option<ExpectedVerdict>,
 }
@@ -54,14 +54,14 @@ pub struct RatioBound {
     /// The step below it, likewise.
     pub denominator: usize,
     /// The ratio to expect.
-    pub expect: Expected,
+    pub expect: ExpectedRatio,
     /// The bound on the measured ratio ÷ the expected one.
-    pub bound: Bound,
+    pub bound: AccuracyBound,
 }
 
 /// A ratio to expect.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Expected {
+pub enum ExpectedRatio {
     /// This.
     Ratio(Ratio),
     /// The ratio of the predictions by the kernel model.
@@ -69,21 +69,21 @@ pub enum Expected {
 }
 
 /// The keys of `kernel_model = { … }` and `textbook = { … }`.
-pub(crate) const BOUND_KEYS: &[Key<Option<Bound>>] = &[
-    Key { name: "within", set: |bound, text| set_once(bound, Bound::Within(positive(text)?)) },
-    Key { name: "at_least", set: |bound, text| set_once(bound, Bound::AtLeast(positive(text)?)) },
-    Key { name: "at_most", set: |bound, text| set_once(bound, Bound::AtMost(positive(text)?)) },
+pub(crate) const BOUND_KEYS: &[Key<Option<AccuracyBound>>] = &[
+    Key { name: "within", set: |bound, text| set_once(bound, AccuracyBound::Within(positive_ratio(text)?)) },
+    Key { name: "at_least", set: |bound, text| set_once(bound, AccuracyBound::AtLeast(positive_ratio(text)?)) },
+    Key { name: "at_most", set: |bound, text| set_once(bound, AccuracyBound::AtMost(positive_ratio(text)?)) },
 ];
 
 /// A ratio above zero.
-pub(crate) fn positive(text: &str) -> Result<Ratio, String> {
-    let ratio = quantity(text)?;
-    require(ratio, ratio > Ratio::ZERO, text, "a bound", "it must be above 0")
+pub(crate) fn positive_ratio(text: &str) -> Result<Ratio, String> {
+    let ratio = parse_quantity(text)?;
+    require_valid(ratio, ratio > Ratio::ZERO, text, "a bound", "it must be above 0")
 }
 
-impl Bound {
+impl AccuracyBound {
     /// Returns true if measured ÷ predicted is within the bound.
-    pub fn holds(self, accuracy: Ratio) -> bool {
+    pub fn allows_ratio(self, accuracy: Ratio) -> bool {
         match self {
             Self::Within(tolerance) => (accuracy.get() - 1.0).abs() <= tolerance.get(),
             Self::AtLeast(least) => accuracy >= least,
@@ -92,7 +92,7 @@ impl Bound {
     }
 }
 
-impl fmt::Display for Bound {
+impl fmt::Display for AccuracyBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Within(tolerance) => write!(f, "within 100 ± {tolerance}"),
@@ -102,10 +102,10 @@ impl fmt::Display for Bound {
     }
 }
 
-impl Expected {
+impl ExpectedRatio {
     /// "`kernel_model`", or a number above zero.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        if text == "kernel_model" { Ok(Self::KernelModel) } else { positive(text).map(Self::Ratio) }
+        if text == "kernel_model" { Ok(Self::KernelModel) } else { positive_ratio(text).map(Self::Ratio) }
     }
 }
 
@@ -115,26 +115,27 @@ impl ExpectedVerdict {
         let (kind, cause) = text.split_once('/').map_or((text, None), |(kind, cause)| (kind, Some(cause)));
         let not_one = || format!("\"{text}\" is no verdict: write a kind, as loss, or kind/cause, as loss/random");
         Ok(Self {
-            kind: named(kind).ok_or_else(not_one)?,
-            cause: cause.map(|cause| named(cause).ok_or_else(not_one)).transpose()?,
+            kind: from_json_name(kind).ok_or_else(not_one)?,
+            cause: cause.map(|cause| from_json_name(cause).ok_or_else(not_one)).transpose()?,
         })
     }
 }
 
 /// A value by its name in JSON.
-fn named<V: DeserializeOwned>(name: &str) -> Option<V> {
+fn from_json_name<V: DeserializeOwned>(name: &str) -> Option<V> {
     V::deserialize(StrDeserializer::<serde::de::value::Error>::new(name)).ok()
 }
 
 impl RatioBound {
     /// Returns true if the measured rates of the two steps are within the bound, if those of `expected` are to be
     /// expected; never if the second is zero.
-    pub fn holds(&self, [numerator, denominator]: [BitRate; 2], expected: Ratio) -> bool {
-        denominator > BitRate::ZERO && self.bound.holds(Ratio::new(numerator.relative_to(denominator) / expected.get()))
+    pub fn allows_rates(&self, [numerator, denominator]: [BitRate; 2], expected: Ratio) -> bool {
+        denominator > BitRate::ZERO
+            && self.bound.allows_ratio(Ratio::new(numerator.relative_to(denominator) / expected.get()))
     }
 }
 
-fn set_once(bound: &mut Option<Bound>, value: Bound) -> Result<(), String> {
+fn set_once(bound: &mut Option<AccuracyBound>, value: AccuracyBound) -> Result<(), String> {
     if bound.is_some() {
         return Err("write one of within, at_least and at_most, not two".to_owned());
     }
@@ -150,30 +151,30 @@ mod tests {
     fn bounds_hold_on_their_own_side() {
         let tenth = Ratio::new(0.1);
         for (bound, accuracy, holds) in [
-            (Bound::Within(tenth), 0.91, true),
-            (Bound::Within(tenth), 1.09, true),
-            (Bound::Within(tenth), 0.89, false),
-            (Bound::Within(tenth), 1.11, false),
-            (Bound::AtLeast(tenth), 0.1, true),
-            (Bound::AtLeast(tenth), 0.09, false),
-            (Bound::AtMost(tenth), 0.1, true),
-            (Bound::AtMost(tenth), 0.11, false),
+            (AccuracyBound::Within(tenth), 0.91, true),
+            (AccuracyBound::Within(tenth), 1.09, true),
+            (AccuracyBound::Within(tenth), 0.89, false),
+            (AccuracyBound::Within(tenth), 1.11, false),
+            (AccuracyBound::AtLeast(tenth), 0.1, true),
+            (AccuracyBound::AtLeast(tenth), 0.09, false),
+            (AccuracyBound::AtMost(tenth), 0.1, true),
+            (AccuracyBound::AtMost(tenth), 0.11, false),
         ] {
-            assert_eq!(bound.holds(Ratio::new(accuracy)), holds, "{bound:?} of {accuracy}");
+            assert_eq!(bound.allows_ratio(Ratio::new(accuracy)), holds, "{bound:?} of {accuracy}");
         }
     }
 
     #[test]
     fn a_ratio_is_held_against_what_is_expected() {
-        let bound = |bound| RatioBound { numerator: 1, denominator: 0, expect: Expected::KernelModel, bound };
+        let bound = |bound| RatioBound { numerator: 1, denominator: 0, expect: ExpectedRatio::KernelModel, bound };
         let holds = |held, first, second| {
-            bound(held).holds([BitRate::from_bps(first), BitRate::from_bps(second)], Ratio::new(2.0))
+            bound(held).allows_rates([BitRate::from_bps(first), BitRate::from_bps(second)], Ratio::new(2.0))
         };
-        let within = Bound::Within("5%".parse().unwrap());
+        let within = AccuracyBound::Within("5%".parse().unwrap());
         assert!(holds(within, 209, 100) && holds(within, 191, 100));
         assert!(!holds(within, 211, 100) && !holds(within, 189, 100));
         assert!(!holds(within, 1, 0) && !holds(within, 0, 0), "nothing was measured");
-        let half = Bound::AtMost(Ratio::new(0.5));
+        let half = AccuracyBound::AtMost(Ratio::new(0.5));
         assert!(holds(half, 99, 100) && !holds(half, 101, 100) && !holds(half, 0, 0));
     }
 
@@ -191,7 +192,8 @@ mod tests {
     #[test]
     fn bounds_are_written_for_a_reader() {
         let share = "5%".parse().unwrap();
-        let written = [Bound::Within(share), Bound::AtLeast(share), Bound::AtMost(share)].map(|b| b.to_string());
+        let written = [AccuracyBound::Within(share), AccuracyBound::AtLeast(share), AccuracyBound::AtMost(share)]
+            .map(|b| b.to_string());
         assert_eq!(written, ["within 100 ± 5 %", "at least 5 %", "at most 5 %"]);
     }
 }

@@ -1,5 +1,5 @@
 /// The scenarios that the program brings along: name and text of each file.
-pub const fn builtin() -> &'static [(&'static str, &'static str)] {
+pub const fn builtin_scenarios() -> &'static [(&'static str, &'static str)] {
     &[
         ("demo", include_str!("../../../scenarios/demo.toml")),
         ("elsen-accelerate", include_str!("../../../scenarios/elsen-accelerate.toml")),

@@ -1,7 +1,7 @@
 use fullpipe_record::{Published, Request};
 use fullpipe_units::{BitRate, Span};
 
-use crate::key::{Key, quantity, require};
+use crate::key::{Key, parse_quantity, require_valid};
 use crate::step::{LoadKeys, offered_rate};
 
 /// A load that runs during that of a step, in the same direction, and ends with it.
@@ -12,7 +12,7 @@ pub struct CrossTraffic {
     /// The lowest rate that each phase draws from; the highest is the request's.
     pub lowest: Option<BitRate>,
     /// When it begins.
-    pub starts: Starts,
+    pub starts: LoadStart,
     /// Time for which it is on, and then off, in turn; without end if absent.
     pub on_off: Option<(Span, Span)>,
     /// The source's measurement of it.
@@ -21,7 +21,7 @@ pub struct CrossTraffic {
 
 /// The start of a load, relative to that of the step's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Starts {
+pub enum LoadStart {
     /// So long before the step's own.
     Before(Span),
     /// So long after it.
@@ -37,18 +37,18 @@ pub(crate) const CROSS_TRAFFIC_KEYS: &[Key<CrossTraffic>] = &[
     Key { name: "rate", set: CrossTraffic::set_rate },
     Key { name: "length", set: |cross_traffic, text| cross_traffic.request.set_length(text) },
     Key { name: "congestion", set: |cross_traffic, text| cross_traffic.request.set_congestion(text) },
-    Key { name: "before", set: |cross_traffic, text| cross_traffic.set_start(text, Starts::Before) },
-    Key { name: "after", set: |cross_traffic, text| cross_traffic.set_start(text, Starts::After) },
+    Key { name: "before", set: |cross_traffic, text| cross_traffic.set_start(text, LoadStart::Before) },
+    Key { name: "after", set: |cross_traffic, text| cross_traffic.set_start(text, LoadStart::After) },
     Key { name: "on", set: |cross_traffic, text| cross_traffic.set_phase(text, |(on, _), time| *on = time) },
     Key { name: "off", set: |cross_traffic, text| cross_traffic.set_phase(text, |(_, off), time| *off = time) },
 ];
 
 /// The start of a load of which nothing is said.
-const AT_ONCE: Starts = Starts::Before(Span::ZERO);
+const AT_ONCE: LoadStart = LoadStart::Before(Span::ZERO);
 
 impl CrossTraffic {
     /// A load of which nothing was said yet.
-    pub(crate) fn unknown() -> Self {
+    pub(crate) fn new_unset() -> Self {
         let request = Request { offload: true, ..Request::default() };
         Self { request, lowest: None, starts: AT_ONCE, on_off: None, published: None }
     }
@@ -65,27 +65,27 @@ impl CrossTraffic {
         Ok(())
     }
 
-    fn set_start(&mut self, text: &str, starts: fn(Span) -> Starts) -> Result<(), String> {
+    fn set_start(&mut self, text: &str, starts: fn(Span) -> LoadStart) -> Result<(), String> {
         if self.starts != AT_ONCE {
             return Err("write before or after, not both".to_owned());
         }
-        let time = quantity(text)?;
+        let time = parse_quantity(text)?;
         let valid = (Span::from_nanos(1)..=MAX_TIME).contains(&time);
-        self.starts = starts(require(time, valid, text, "a start", "it must be above 0 and at most 10 minutes")?);
+        self.starts = starts(require_valid(time, valid, text, "a start", "it must be above 0 and at most 10 minutes")?);
         Ok(())
     }
 
     fn set_phase(&mut self, text: &str, set: fn(&mut (Span, Span), Span)) -> Result<(), String> {
-        let time = quantity(text)?;
+        let time = parse_quantity(text)?;
         // A phase is a measurement of its own, which takes some round trips to set up.
         let valid = (MIN_PHASE..=MAX_TIME).contains(&time);
-        let time = require(time, valid, text, "a phase", "it must be from 500ms to 10 minutes")?;
+        let time = require_valid(time, valid, text, "a phase", "it must be from 500ms to 10 minutes")?;
         set(self.on_off.get_or_insert((Span::ZERO, Span::ZERO)), time);
         Ok(())
     }
 
     /// Returns the key that is missing next to another, if one is.
-    pub(crate) fn missing(&self) -> Option<&'static str> {
+    pub(crate) fn missing_key(&self) -> Option<&'static str> {
         match self.on_off {
             Some((Span::ZERO, _)) => Some("on"),
             Some((_, Span::ZERO)) => Some("off"),

@@ -1,11 +1,11 @@
 use std::fmt;
 
-use fullpipe_units::printable;
+use fullpipe_units::printable_line;
 use thiserror::Error;
 
 /// A place in a scenario file; it reads as `file:line:column`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct FileLocation {
     /// The file's name, as it was given.
     pub file: String,
     /// Line, from 1.
@@ -19,19 +19,19 @@ pub struct Place {
 #[error("{place}: {message}")]
 pub struct ScenarioError {
     /// The place in the file.
-    pub place: Place,
+    pub place: FileLocation,
     /// The key and what is wrong with it.
     pub message: String,
 }
 
-impl Place {
+impl FileLocation {
     /// The place of byte `offset` of `text`.
     pub(crate) fn new(file: &str, text: &str, offset: usize) -> Self {
-        Self { file: file.to_owned(), line: 1, column: 1 }.behind(text.get(..offset).unwrap_or(text))
+        Self { file: file.to_owned(), line: 1, column: 1 }.after_text(text.get(..offset).unwrap_or(text))
     }
 
     /// The place behind `text`, which begins at this one.
-    pub(crate) fn behind(&self, text: &str) -> Self {
+    pub(crate) fn after_text(&self, text: &str) -> Self {
         let newline = text.rfind('\n');
         let (before, last) = newline.map_or((self.column, text), |newline| (1, &text[newline + 1..]));
         Self {
@@ -42,15 +42,15 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
 }
 
 impl ScenarioError {
-    pub(crate) fn new(place: Place, message: &str) -> Self {
-        Self { place, message: printable(message) }
+    pub(crate) fn new(place: FileLocation, message: &str) -> Self {
+        Self { place, message: printable_line(message) }
     }
 }
 
@@ -63,6 +63,6 @@ pub struct FlagError {
 
 impl FlagError {
     pub(crate) fn new(message: impl AsRef<str>) -> Self {
-        Self { message: printable(message.as_ref()) }
+        Self { message: printable_line(message.as_ref()) }
     }
 }

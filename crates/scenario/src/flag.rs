@@ -1,7 +1,7 @@
 use fullpipe_record::{Change, Path};
 
 use crate::host::HOST_KEYS;
-use crate::key::{NamedSetter, find};
+use crate::key::{NamedSetter, find_key};
 use crate::path::{PATH_KEYS, ReadFile, no_files};
 use crate::{FlagError, PathSpec};
 
@@ -54,7 +54,7 @@ fn set_all<T, S: Fn(&mut T, &str) -> Result<(), String>>(
             return Err(FlagError::new(format!("\"{pair}\" is not key=value; write for example {example}")));
         };
         let (name, value) = (name.trim(), value.trim());
-        let key = find(keys, &[], name).map_err(FlagError::new)?;
+        let key = find_key(keys, &[], name).map_err(FlagError::new)?;
         if seen.contains(&name) {
             return Err(FlagError::new(format!("{name}: it is given twice")));
         }
@@ -80,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn path(flag: &str) -> Path {
-        parse_path_flag(flag, &PathSpec::demo()).unwrap()
+        parse_path_flag(flag, &PathSpec::demo_path()).unwrap()
     }
 
     #[test]
@@ -103,14 +103,14 @@ mod tests {
     fn a_rate_takes_the_place_of_a_trace_that_the_path_had() {
         let files = |name: &str| Ok(if name == "lte" { "1\n2\n" } else { "0s 5M\n2s 8M\n" }.to_owned());
         for trace in ["trace=mahimahi lte", "trace=rates steps"] {
-            let traced = parse_path_flag_with(trace, &PathSpec::demo(), &files).unwrap();
-            let same = parse_path_flag("mtu=1500", &PathSpec::of(&traced)).unwrap();
+            let traced = parse_path_flag_with(trace, &PathSpec::demo_path(), &files).unwrap();
+            let same = parse_path_flag("mtu=1500", &PathSpec::from_path(&traced)).unwrap();
             assert_eq!(same, traced);
-            let after = parse_path_flag("rate=20M", &PathSpec::of(&traced)).unwrap().forward;
+            let after = parse_path_flag("rate=20M", &PathSpec::from_path(&traced)).unwrap().forward;
             assert_eq!((after.rate, after.effects), (Some(BitRate::from_mbps(20)), Effects::default()), "{trace}");
         }
         let slower = path("changes=10s rate=5M loss=1%");
-        let after = parse_path_flag("rate=20M", &PathSpec::of(&slower)).unwrap();
+        let after = parse_path_flag("rate=20M", &PathSpec::from_path(&slower)).unwrap();
         assert_eq!(after.forward.effects, slower.forward.effects, "it holds until then");
     }
 
@@ -118,8 +118,8 @@ mod tests {
     fn single_keys_of_a_path_can_be_changed() {
         let before =
             path("rate=10M,rtt=30ms,loss=gilbert-elliott 0.1% 20%,queue=20 packets,aqm=codel,segmentation=exact");
-        assert_eq!(parse_path_flag("mtu=1500", &PathSpec::of(&before)).unwrap(), before);
-        let after = parse_path_flag("queue=0.5bdp,loss=0", &PathSpec::of(&before)).unwrap();
+        assert_eq!(parse_path_flag("mtu=1500", &PathSpec::from_path(&before)).unwrap(), before);
+        let after = parse_path_flag("queue=0.5bdp,loss=0", &PathSpec::from_path(&before)).unwrap();
         let (before, after) = (before.forward, after.forward);
         assert_eq!((after.queue, after.effects.queue_packets), (Some(ByteCount::new(18_750)), None));
         assert_eq!((after.loss, after.effects.losses), (Some(Ratio::ZERO), None));
@@ -160,9 +160,9 @@ mod tests {
             ("mtu=1500,mtu=9000", "mtu: it is given twice"),
             ("queue=100", "queue: it would hold 100 B, and one packet is 1538 B; make it longer"),
         ] {
-            assert_eq!(parse_path_flag(flag, &PathSpec::demo()).unwrap_err().to_string(), sentence);
+            assert_eq!(parse_path_flag(flag, &PathSpec::demo_path()).unwrap_err().to_string(), sentence);
         }
-        let unknown = parse_path_flag("delay=1ms", &PathSpec::demo()).unwrap_err().to_string();
+        let unknown = parse_path_flag("delay=1ms", &PathSpec::demo_path()).unwrap_err().to_string();
         assert!(unknown.starts_with("\"delay\" is not a key here; the keys are rtt, rate, queue, "), "{unknown}");
         assert!(unknown.contains(", aqm, policer, ") && unknown.ends_with(", segmentation"), "{unknown}");
         assert_eq!(
@@ -174,7 +174,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_flag_panics(flag in "\\PC*|([a-z_]{3,8}=[0-9a-zA-Z.%]{0,8},?){0,5}") {
-            let _ = parse_path_flag(&flag, &PathSpec::demo());
+            let _ = parse_path_flag(&flag, &PathSpec::demo_path());
             let _ = parse_host_flag(&flag);
         }
     }

@@ -1,16 +1,16 @@
 use fullpipe_record::{Buffer, Change, Encapsulation, Framing, IpVersion, Path, PathDirection, Request};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::bound::positive;
-use crate::key::{quantity, require};
+use crate::bound::positive_ratio;
+use crate::key::{parse_quantity, require_valid};
 use crate::scenario::read_words;
-use crate::section::{Section, Source};
-use crate::step::{congestion_control, duration, streams};
-use crate::{Control, Place, Scenario, ScenarioError, Step};
+use crate::section::{FileSection, FileSource};
+use crate::step::{congestion_control, read_duration, read_streams};
+use crate::{FileLocation, RequiredControl, Scenario, ScenarioError, ScenarioStep};
 
 /// A checked grid: many paths, each with one measurement, that together show how good the predictions are.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Grid {
+pub struct ScenarioGrid {
     /// Name of the grid, for the command line.
     pub name: String,
     /// One line on what it shows.
@@ -34,49 +34,49 @@ pub struct GridBounds {
     pub inside: Option<Ratio>,
 }
 
-impl Grid {
+impl ScenarioGrid {
     /// Reads the text of a grid file; `file_name` is for errors only.
     ///
     /// # Errors
     ///
     /// The first thing that is no TOML, no key of a grid, or cannot be, with its place.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, ScenarioError> {
-        let source = Source { file: file_name, text };
-        let tables = source.tables()?;
-        let root = Section::root(source, &tables);
+        let source = FileSource { file: file_name, text };
+        let tables = source.parse_tables()?;
+        let root = FileSection::from_root(source, &tables);
         root.has_only(&["name", "title", "longest", "bounds", "block"])?;
         let mut cells = Vec::new();
-        let blocks = root.sections("block")?;
-        let places = root.places(blocks.iter().map(|block| block.offset_of("congestion")));
+        let blocks = root.child_sections("block")?;
+        let places = root.offset_locations(blocks.iter().map(|block| block.offset_of("congestion")));
         for (block, place) in blocks.iter().zip(places) {
             read_block(block, &place, &mut cells)?;
         }
         if cells.is_empty() {
-            return Err(root.missing("block"));
+            return Err(root.missing_key("block"));
         }
         Ok(Self {
             name: read_words(&root, "name")?,
             title: read_words(&root, "title")?,
-            longest: root.value("longest", duration)?.ok_or_else(|| root.missing("longest"))?,
+            longest: root.read_value("longest", read_duration)?.ok_or_else(|| root.missing_key("longest"))?,
             bounds: read_bounds(&root)?,
             cells,
         })
     }
 }
 
-fn read_bounds(root: &Section<'_>) -> Result<GridBounds, ScenarioError> {
-    let Some(section) = root.section("bounds")? else { return Ok(GridBounds::default()) };
+fn read_bounds(root: &FileSection<'_>) -> Result<GridBounds, ScenarioError> {
+    let Some(section) = root.child_section("bounds")? else { return Ok(GridBounds::default()) };
     section.has_only(&["median", "p95", "inside"])?;
     Ok(GridBounds {
-        median: section.value("median", positive)?,
-        p95: section.value("p95", positive)?,
-        inside: section.value("inside", positive)?,
+        median: section.read_value("median", positive_ratio)?,
+        p95: section.read_value("p95", positive_ratio)?,
+        inside: section.read_value("inside", positive_ratio)?,
     })
 }
 
 /// The bound on the window of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Bounded {
+enum WindowBound {
     /// Nothing: both hosts' buffers are ample.
     No,
     /// The window that the receiver advertises, in BDPs.
@@ -88,15 +88,16 @@ enum Bounded {
 }
 
 /// Every combination of what a block lists; `place` is that of its congestion controls.
-fn read_block(block: &Section<'_>, place: &Place, cells: &mut Vec<Scenario>) -> Result<(), ScenarioError> {
+fn read_block(block: &FileSection<'_>, place: &FileLocation, cells: &mut Vec<Scenario>) -> Result<(), ScenarioError> {
     block.has_only(&["rate", "rtt", "queue", "window", "tcp_rmem", "tcp_wmem", "loss", "congestion", "streams"])?;
-    let rates = list(block, "rate", rate)?.ok_or_else(|| block.missing("rate"))?;
-    let rtts = list(block, "rtt", rtt)?.ok_or_else(|| block.missing("rtt"))?;
-    let queues = list(block, "queue", positive)?.map_or_else(|| vec![None], |of| of.into_iter().map(Some).collect());
+    let rates = read_list(block, "rate", read_rate)?.ok_or_else(|| block.missing_key("rate"))?;
+    let rtts = read_list(block, "rtt", read_rtt)?.ok_or_else(|| block.missing_key("rtt"))?;
+    let queues =
+        read_list(block, "queue", positive_ratio)?.map_or_else(|| vec![None], |of| of.into_iter().map(Some).collect());
     let bounded = read_bounded(block)?;
-    let losses = list(block, "loss", loss)?.unwrap_or_else(|| vec![Ratio::ZERO]);
-    let controls = list(block, "congestion", congestion_control)?.unwrap_or_else(|| vec!["cubic".to_owned()]);
-    let streams = list(block, "streams", streams)?.unwrap_or_else(|| vec![1]);
+    let losses = read_list(block, "loss", read_loss)?.unwrap_or_else(|| vec![Ratio::ZERO]);
+    let controls = read_list(block, "congestion", congestion_control)?.unwrap_or_else(|| vec!["cubic".to_owned()]);
+    let streams = read_list(block, "streams", read_streams)?.unwrap_or_else(|| vec![1]);
     let lengths = [rates.len(), rtts.len(), queues.len(), bounded.len(), losses.len(), controls.len(), streams.len()];
     if lengths.iter().fold(cells.len(), |product, length| product.saturating_mul(*length).max(*length)) > MAX_CELLS {
         return Err(block.error_at("rate", format!("the lists multiply to more than {MAX_CELLS} cells")));
@@ -108,9 +109,9 @@ fn read_block(block: &Section<'_>, place: &Place, cells: &mut Vec<Scenario>) -> 
                     for &loss in &losses {
                         for control in &controls {
                             for &streams in &streams {
-                                add(
+                                add_scenarios(
                                     (block, place),
-                                    &Cell { rate, rtt, queue, bounded, loss, control, streams },
+                                    &CellSettings { rate, rtt, queue, bounded, loss, control, streams },
                                     cells,
                                 )?;
                             }
@@ -123,21 +124,21 @@ fn read_block(block: &Section<'_>, place: &Place, cells: &mut Vec<Scenario>) -> 
     Ok(())
 }
 
-fn add(
-    (block, place): (&Section<'_>, &Place),
-    cell: &Cell<'_>,
+fn add_scenarios(
+    (block, place): (&FileSection<'_>, &FileLocation),
+    cell: &CellSettings<'_>,
     cells: &mut Vec<Scenario>,
 ) -> Result<(), ScenarioError> {
     let seed = cells.len() as u64 + 1;
-    let queue = cell.queue().map_err(|why| block.error_at("queue", why))?;
-    let scenario = cell.scenario(queue, seed).map_err(|why| block.error_at(cell.bounded.key(), why))?;
-    let needed = Control { name: cell.control.to_owned(), place: place.clone() };
+    let queue = cell.queue_size().map_err(|why| block.error_at("queue", why))?;
+    let scenario = cell.to_scenario(queue, seed).map_err(|why| block.error_at(cell.bounded.bound_key(), why))?;
+    let needed = RequiredControl { name: cell.control.to_owned(), place: place.clone() };
     cells.push(Scenario { controls: vec![needed], ..scenario });
     Ok(())
 }
 
-impl Bounded {
-    const fn key(self) -> &'static str {
+impl WindowBound {
+    const fn bound_key(self) -> &'static str {
         match self {
             Self::No => "rate",
             Self::Window(_) => "window",
@@ -147,70 +148,70 @@ impl Bounded {
     }
 }
 
-fn read_bounded(block: &Section<'_>) -> Result<Vec<Bounded>, ScenarioError> {
+fn read_bounded(block: &FileSection<'_>) -> Result<Vec<WindowBound>, ScenarioError> {
     let mut given = None;
     for key in ["window", "tcp_rmem", "tcp_wmem"] {
-        let Some(times) = list(block, key, positive)? else { continue };
+        let Some(times) = read_list(block, key, positive_ratio)? else { continue };
         let of = |times| match key {
-            "window" => Bounded::Window(times),
-            "tcp_rmem" => Bounded::TcpRmem(times),
-            _ => Bounded::TcpWmem(times),
+            "window" => WindowBound::Window(times),
+            "tcp_rmem" => WindowBound::TcpRmem(times),
+            _ => WindowBound::TcpWmem(times),
         };
         if given.is_some() {
             return Err(block.error_at(key, "write one of window, tcp_rmem and tcp_wmem"));
         }
         given = Some(times.into_iter().map(of).collect());
     }
-    Ok(given.unwrap_or_else(|| vec![Bounded::No]))
+    Ok(given.unwrap_or_else(|| vec![WindowBound::No]))
 }
 
 /// The values of a list that is not empty; `None` where it is not there.
-fn list<V>(
-    block: &Section<'_>,
+fn read_list<V>(
+    block: &FileSection<'_>,
     key: &str,
     read: impl Fn(&str) -> Result<V, String>,
 ) -> Result<Option<Vec<V>>, ScenarioError> {
-    let Some(texts) = block.values(key)? else { return Ok(None) };
+    let Some(texts) = block.read_values(key)? else { return Ok(None) };
     if texts.is_empty() {
         return Err(block.error_at(key, "it lists nothing"));
     }
     texts.iter().map(|text| read(text).map_err(|why| block.error_at(key, why))).collect::<Result<_, _>>().map(Some)
 }
 
-fn rate(text: &str) -> Result<BitRate, String> {
-    let rate = quantity(text)?;
-    require(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")
+fn read_rate(text: &str) -> Result<BitRate, String> {
+    let rate = parse_quantity(text)?;
+    require_valid(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")
 }
 
-fn rtt(text: &str) -> Result<Span, String> {
-    let rtt = quantity(text)?;
-    require(rtt, rtt > Span::ZERO, text, "a round-trip time", "it must be above 0")
+fn read_rtt(text: &str) -> Result<Span, String> {
+    let rtt = parse_quantity(text)?;
+    require_valid(rtt, rtt > Span::ZERO, text, "a round-trip time", "it must be above 0")
 }
 
-fn loss(text: &str) -> Result<Ratio, String> {
-    let loss = quantity(text)?;
-    require(loss, loss < Ratio::ONE, text, "the loss of a path", "it must be below 100 %")
+fn read_loss(text: &str) -> Result<Ratio, String> {
+    let loss = parse_quantity(text)?;
+    require_valid(loss, loss < Ratio::ONE, text, "the loss of a path", "it must be below 100 %")
 }
 
 /// One combination.
-struct Cell<'b> {
+struct CellSettings<'b> {
     rate: BitRate,
     rtt: Span,
     /// In BDPs; one where nothing is asked, and no less than a burst.
     queue: Option<Ratio>,
-    bounded: Bounded,
+    bounded: WindowBound,
     loss: Ratio,
     control: &'b str,
     streams: u16,
 }
 
-impl Cell<'_> {
+impl CellSettings<'_> {
     /// # Errors
     /// A window or a buffer that no host can have.
-    fn scenario(&self, queue: ByteCount, seed: u64) -> Result<Scenario, String> {
+    fn to_scenario(&self, queue: ByteCount, seed: u64) -> Result<Scenario, String> {
         let bdp = self.bdp();
         let of_bdp = |times: Ratio| {
-            let bytes = bdp.scaled(times.get());
+            let bytes = bdp.scale_by(times.get());
             let valid = (MIN_BUFFER..MAX_BUFFER).contains(&bytes);
             let (rate, rtt, times) = (self.rate, self.rtt, times.get());
             valid.then_some(bytes).ok_or_else(|| {
@@ -219,24 +220,24 @@ impl Cell<'_> {
                 )
             })
         };
-        let ample = bdp.scaled(AMPLE).clamp(MIN_AMPLE, MAX_AMPLE);
+        let ample = bdp.scale_by(AMPLE).clamp(MIN_AMPLE, MAX_AMPLE);
         let (mut rmem, mut wmem, mut buffer) = (ample, ample, Buffer::Automatic);
         match self.bounded {
-            Bounded::No => {}
-            Bounded::Window(times) => buffer = Buffer::Window(of_bdp(times)?),
-            Bounded::TcpRmem(times) => rmem = of_bdp(times)?,
-            Bounded::TcpWmem(times) => wmem = of_bdp(times)?,
+            WindowBound::No => {}
+            WindowBound::Window(times) => buffer = Buffer::Window(of_bdp(times)?),
+            WindowBound::TcpRmem(times) => rmem = of_bdp(times)?,
+            WindowBound::TcpWmem(times) => wmem = of_bdp(times)?,
         }
         let request =
             Request { streams: self.streams, congestion: Some(self.control.to_owned()), buffer, ..Request::default() };
-        let title = self.bound();
+        let title = self.bound_words();
         let name = format!("{} × {}, {title}, {} × {}", self.rate, self.rtt, self.streams, self.control);
-        let step = Step { request, ..Step::named(name.clone()) };
+        let step = ScenarioStep { request, ..ScenarioStep::with_name(name.clone()) };
         Ok(Scenario {
             name,
             title,
             source: None,
-            path: self.path(queue),
+            path: self.to_path(queue),
             stretches: None,
             seed,
             sender: vec![Change::TcpWmemMax(wmem)],
@@ -254,9 +255,9 @@ impl Cell<'_> {
 
     /// # Errors
     /// A queue without room for a packet.
-    fn queue(&self) -> Result<ByteCount, String> {
+    fn queue_size(&self) -> Result<ByteCount, String> {
         let Some(times) = self.queue else { return Ok(self.bdp().max(MIN_QUEUE)) };
-        let bytes = self.bdp().scaled(times.get());
+        let bytes = self.bdp().scale_by(times.get());
         let (rate, rtt, times) = (self.rate, self.rtt, times.get());
         (bytes >= PACKET).then_some(bytes).ok_or_else(|| {
             format!("{times} BDPs of {rate} × {rtt} are {bytes}, and one packet is {PACKET}; make it longer")
@@ -264,7 +265,7 @@ impl Cell<'_> {
     }
 
     /// An Ethernet path that loses data, but no acknowledgements.
-    fn path(&self, queue: ByteCount) -> Path {
+    fn to_path(&self, queue: ByteCount) -> Path {
         let both = PathDirection {
             rate: Some(self.rate),
             delay: Span::ZERO,
@@ -276,20 +277,20 @@ impl Cell<'_> {
             encapsulation: Encapsulation::default(),
             effects: fullpipe_record::Effects::default(),
         };
-        let mut path = Path::symmetric(&both, self.rtt);
+        let mut path = Path::with_symmetric_rtt(&both, self.rtt);
         path.forward.loss = Some(self.loss);
         path
     }
 
     /// Returns the bound on the transfer, in few words, and the queue where one is asked for.
-    fn bound(&self) -> String {
+    fn bound_words(&self) -> String {
         let queue = self.queue.map(|times| format!("queue {} BDP", times.get()));
         let bound = match self.bounded {
-            Bounded::Window(times) => Some(format!("window {} BDP", times.get())),
-            Bounded::TcpRmem(times) => Some(format!("tcp_rmem {} BDP", times.get())),
-            Bounded::TcpWmem(times) => Some(format!("tcp_wmem {} BDP", times.get())),
-            Bounded::No if self.loss > Ratio::ZERO => Some(format!("loss {}", self.loss)),
-            Bounded::No => None,
+            WindowBound::Window(times) => Some(format!("window {} BDP", times.get())),
+            WindowBound::TcpRmem(times) => Some(format!("tcp_rmem {} BDP", times.get())),
+            WindowBound::TcpWmem(times) => Some(format!("tcp_wmem {} BDP", times.get())),
+            WindowBound::No if self.loss > Ratio::ZERO => Some(format!("loss {}", self.loss)),
+            WindowBound::No => None,
         };
         match (bound, queue) {
             (Some(bound), Some(queue)) => format!("{bound}, {queue}"),

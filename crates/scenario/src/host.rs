@@ -4,19 +4,25 @@ use crate::key::{Key, buffer_size};
 
 /// The keys of `[sender]`, `[receiver]` and `[relay]`, and of `--sender` and `--receiver`: sysctls by their names.
 pub(crate) const HOST_KEYS: &[Key<Vec<Change>>] = &[
-    Key { name: "tcp_rmem", set: |changes, text| push(changes, buffer_size(text).map(Change::TcpRmemMax)) },
-    Key { name: "tcp_wmem", set: |changes, text| push(changes, buffer_size(text).map(Change::TcpWmemMax)) },
-    Key { name: "tcp_window_scaling", set: |changes, text| push(changes, switch(text).map(Change::WindowScaling)) },
-    Key { name: "tcp_moderate_rcvbuf", set: |changes, text| push(changes, switch(text).map(Change::ModerateRcvbuf)) },
+    Key { name: "tcp_rmem", set: |changes, text| push_change(changes, buffer_size(text).map(Change::TcpRmemMax)) },
+    Key { name: "tcp_wmem", set: |changes, text| push_change(changes, buffer_size(text).map(Change::TcpWmemMax)) },
+    Key {
+        name: "tcp_window_scaling",
+        set: |changes, text| push_change(changes, read_switch(text).map(Change::WindowScaling)),
+    },
+    Key {
+        name: "tcp_moderate_rcvbuf",
+        set: |changes, text| push_change(changes, read_switch(text).map(Change::ModerateRcvbuf)),
+    },
 ];
 
-fn push(changes: &mut Vec<Change>, change: Result<Change, String>) -> Result<(), String> {
+fn push_change(changes: &mut Vec<Change>, change: Result<Change, String>) -> Result<(), String> {
     changes.push(change?);
     Ok(())
 }
 
 /// A switch, as sysctl, TOML or a person writes it.
-pub(crate) fn switch(text: &str) -> Result<bool, String> {
+pub(crate) fn read_switch(text: &str) -> Result<bool, String> {
     match text {
         "1" | "true" | "on" => Ok(true),
         "0" | "false" | "off" => Ok(false),

@@ -1,5 +1,5 @@
 use fullpipe_units::ByteCount;
-pub(crate) use fullpipe_units::{quantity, require};
+pub(crate) use fullpipe_units::{parse_quantity, require_valid};
 
 /// A key of a file or a flag whose setter is a plain function.
 pub(crate) type Key<T> = NamedSetter<fn(&mut T, &str) -> Result<(), String>>;
@@ -15,7 +15,7 @@ pub(crate) struct NamedSetter<S> {
 }
 
 /// Returns the key called `name`; the error lists those in `keys`, and `others`.
-pub(crate) fn find<'k, S>(
+pub(crate) fn find_key<'k, S>(
     keys: &'k [NamedSetter<S>],
     others: &[&str],
     name: &str,
@@ -29,7 +29,7 @@ pub(crate) fn find<'k, S>(
 /// Reads a size that the kernel takes for a socket's buffer: a positive `int` (`setsockopt(2)`,
 /// `proc_dointvec_minmax`).
 pub(crate) fn buffer_size(text: &str) -> Result<ByteCount, String> {
-    let size: ByteCount = quantity(text)?;
+    let size: ByteCount = parse_quantity(text)?;
     let valid = (1..=i32::MAX as u64).contains(&size.get());
-    require(size, valid, text, "the size of a buffer", "it must be above 0 and below 2 GiB")
+    require_valid(size, valid, text, "the size of a buffer", "it must be above 0 and below 2 GiB")
 }

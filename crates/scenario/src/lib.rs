@@ -2,7 +2,7 @@
 //!
 //! [`Scenario::parse`] turns TOML text into a checked [`Scenario`], or into one sentence with file, line and column.
 //! [`parse_path_flag`] and [`parse_host_flag`] read the same keys from the command line: each key is defined once, so
-//! files and flags cannot drift apart. [`builtin`] has the scenarios that the program brings along.
+//! files and flags cannot drift apart. [`builtin_scenarios`] has the scenarios that the program brings along.
 //!
 #![doc = include_str!("../../../docs/scenarios.md")]
 
@@ -20,12 +20,12 @@ mod section;
 mod step;
 mod trace;
 
-pub use bound::{Bound, Expected, ExpectedVerdict, RatioBound, StepBounds};
-pub use builtin::{builtin, builtin_comparisons, builtin_grids};
-pub use cross_traffic::{CrossTraffic, Starts};
-pub use error::{FlagError, Place, ScenarioError};
+pub use bound::{AccuracyBound, ExpectedRatio, ExpectedVerdict, RatioBound, StepBounds};
+pub use builtin::{builtin_comparisons, builtin_grids, builtin_scenarios};
+pub use cross_traffic::{CrossTraffic, LoadStart};
+pub use error::{FileLocation, FlagError, ScenarioError};
 pub use flag::{parse_host_flag, parse_path_flag, parse_path_flag_with};
-pub use grid::{Grid, GridBounds};
+pub use grid::{GridBounds, ScenarioGrid};
 pub use path::{PathSpec, ReadFile, Stretches};
-pub use scenario::{Control, Scenario};
-pub use step::{Step, StepRamp};
+pub use scenario::{RequiredControl, Scenario};
+pub use step::{ScenarioStep, StepRamp};

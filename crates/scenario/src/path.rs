@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use fullpipe_record::{
     Effects, Encapsulation, Framing, IMPAIRMENTS, IpVersion, LossPattern, Path, PathChange, PathDirection, Segmentation,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, quantity, require};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, parse_quantity, require_valid};
 
 use crate::FlagError;
 use crate::key::{Key, TableKey};
@@ -28,17 +28,17 @@ pub(crate) struct DirectionSpec {
     /// `None` until the file or the flag gives the RTT or the delay.
     pub(crate) delay: Option<Span>,
     /// `None` for the default: one BDP, or one packet where that is more.
-    queue: Option<Queue>,
+    queue: Option<QueueSize>,
     loss: Ratio,
     mtu: ByteCount,
     framing: Framing,
     effects: Effects,
-    trace: Option<Trace>,
+    trace: Option<TraceFile>,
 }
 
 /// A file that is read when all is known.
 #[derive(Debug, Clone, PartialEq)]
-enum Trace {
+enum TraceFile {
     /// When packets may leave.
     Mahimahi(String),
     /// When the rate becomes what.
@@ -50,7 +50,7 @@ pub type ReadFile<'f> = &'f dyn Fn(&str) -> Result<String, String>;
 
 /// The size of a queue, in the units in which people think of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Queue {
+enum QueueSize {
     Bytes(ByteCount),
     /// Full ones.
     Packets(SegCount),
@@ -108,21 +108,21 @@ fn direction_keys() -> impl Iterator<Item = TableKey<DirectionSpec>> {
 
 impl PathSpec {
     /// The path of `fullpipe demo`: 1 Gbit/s of Ethernet, RTT 100 ms, MTU 1500, a queue of one BDP, no loss.
-    pub fn demo() -> Self {
+    pub fn demo_path() -> Self {
         let direction = DirectionSpec {
             rate: Some(BitRate::from_mbps(1000)),
             delay: Some(Span::from_millis(50)),
-            ..DirectionSpec::unknown()
+            ..DirectionSpec::new_unset()
         };
         Self { forward: direction.clone(), reverse: direction, segmentation: Segmentation::default() }
     }
 
     /// The description of `path`, to change single keys of it. Its queues are in bytes or in packets, and do not follow
     /// rate and RTT.
-    pub fn of(path: &Path) -> Self {
+    pub fn from_path(path: &Path) -> Self {
         Self {
-            forward: DirectionSpec::of(&path.forward),
-            reverse: DirectionSpec::of(&path.reverse),
+            forward: DirectionSpec::from_direction(&path.forward),
+            reverse: DirectionSpec::from_direction(&path.reverse),
             segmentation: path.segmentation,
         }
     }
@@ -132,7 +132,7 @@ impl PathSpec {
     /// # Errors
     ///
     /// A queue smaller than one packet, or given in time or in BDPs without a rate.
-    pub fn path(&self) -> Result<Path, FlagError> {
+    pub fn to_path(&self) -> Result<Path, FlagError> {
         self.path_with(&no_files)
     }
 
@@ -140,16 +140,16 @@ impl PathSpec {
     ///
     /// # Errors
     ///
-    /// As [`PathSpec::path`]; a trace that cannot be read or used.
+    /// As [`PathSpec::to_path`]; a trace that cannot be read or used.
     pub(crate) fn path_with(&self, files: ReadFile<'_>) -> Result<Path, FlagError> {
-        self.resolve(files).map_err(|bad| FlagError::new(format!("{}: {}", bad.key, bad.why)))
+        self.resolve_path(files).map_err(|bad| FlagError::new(format!("{}: {}", bad.key, bad.why)))
     }
 
     /// A path of which nothing was said yet.
-    pub(crate) fn unknown() -> Self {
+    pub(crate) fn new_unset() -> Self {
         Self {
-            forward: DirectionSpec::unknown(),
-            reverse: DirectionSpec::unknown(),
+            forward: DirectionSpec::new_unset(),
+            reverse: DirectionSpec::new_unset(),
             segmentation: Segmentation::default(),
         }
     }
@@ -161,10 +161,10 @@ impl PathSpec {
     }
 
     /// As [`PathSpec::path_with`]; the error names the direction.
-    pub(crate) fn resolve(&self, files: ReadFile<'_>) -> Result<Path, BadDirection> {
+    pub(crate) fn resolve_path(&self, files: ReadFile<'_>) -> Result<Path, BadDirection> {
         let rtt = self.forward.delay.unwrap_or_default() + self.reverse.delay.unwrap_or_default();
         let resolve = |direction: &DirectionSpec, reverse| {
-            direction.resolve(rtt, files).map_err(|(key, why)| BadDirection { reverse, key, why })
+            direction.resolve_direction(rtt, files).map_err(|(key, why)| BadDirection { reverse, key, why })
         };
         Ok(Path {
             forward: resolve(&self.forward, false)?,
@@ -209,12 +209,12 @@ impl DirectionSpec {
         }
     }
 
-    fn of(way: &PathDirection) -> Self {
-        let packets = way.effects.queue_packets.map(Queue::Packets);
+    fn from_direction(way: &PathDirection) -> Self {
+        let packets = way.effects.queue_packets.map(QueueSize::Packets);
         Self {
             rate: way.rate,
             delay: Some(way.delay),
-            queue: packets.or(way.queue.map(Queue::Bytes)),
+            queue: packets.or(way.queue.map(QueueSize::Bytes)),
             loss: way.loss.unwrap_or(Ratio::ZERO),
             mtu: way.mtu,
             framing: way.framing,
@@ -223,7 +223,7 @@ impl DirectionSpec {
         }
     }
 
-    fn unknown() -> Self {
+    fn new_unset() -> Self {
         Self {
             rate: None,
             delay: None,
@@ -237,20 +237,20 @@ impl DirectionSpec {
     }
 
     /// The direction; or a key, and why it cannot be.
-    fn resolve(&self, rtt: Span, files: ReadFile<'_>) -> Result<PathDirection, (&'static str, String)> {
+    fn resolve_direction(&self, rtt: Span, files: ReadFile<'_>) -> Result<PathDirection, (&'static str, String)> {
         let mut effects = self.effects.clone();
         if let Some(policer) = effects.policer
-            && policer.burst < self.packet()
+            && policer.burst < self.max_packet()
         {
-            let (burst, packet) = (policer.burst.get(), self.packet().get());
+            let (burst, packet) = (policer.burst.get(), self.max_packet().get());
             let why = format!("its burst of {burst} B would never pass a packet of {packet} B; make it larger");
             return Err(("policer", why));
         }
-        if let Some(Queue::Packets(packets)) = self.queue {
+        if let Some(QueueSize::Packets(packets)) = self.queue {
             effects.queue_packets = Some(packets);
         }
         if let Some(trace) = &self.trace {
-            trace.read(files, &mut effects).map_err(|why| ("trace", why))?;
+            trace.read_effects(files, &mut effects).map_err(|why| ("trace", why))?;
         }
         Ok(PathDirection {
             rate: self.rate,
@@ -266,21 +266,21 @@ impl DirectionSpec {
     }
 
     /// The largest packet, as the rate counts it.
-    fn packet(&self) -> ByteCount {
-        self.mtu + self.framing.overhead()
+    fn max_packet(&self) -> ByteCount {
+        self.mtu + self.framing.packet_overhead()
     }
 
     fn queue_bytes(&self, rtt: Span) -> Result<Option<ByteCount>, String> {
-        let packet = self.packet();
+        let packet = self.max_packet();
         let Some(queue) = self.queue else {
             return Ok(self.rate.map(|rate| rate.bytes_in(rtt).max(packet)));
         };
         let rate = || self.rate.ok_or("a queue in time or in BDPs needs a rate");
         let bytes = match queue {
-            Queue::Bytes(bytes) => bytes,
-            Queue::Packets(packets) => packets.of_size(packet),
-            Queue::Time(time) => rate()?.bytes_in(time),
-            Queue::Bdp(times) => rate()?.bytes_in(rtt).scaled(times.get()),
+            QueueSize::Bytes(bytes) => bytes,
+            QueueSize::Packets(packets) => packets.of_size(packet),
+            QueueSize::Time(time) => rate()?.bytes_in(time),
+            QueueSize::Bdp(times) => rate()?.bytes_in(rtt).scale_by(times.get()),
         };
         if bytes < packet {
             let (bytes, packet) = (bytes.get(), packet.get());
@@ -290,8 +290,9 @@ impl DirectionSpec {
     }
 
     fn set_rate(&mut self, text: &str) -> Result<(), String> {
-        let rate = quantity(text)?;
-        self.rate = Some(require(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")?);
+        let rate = parse_quantity(text)?;
+        self.rate =
+            Some(require_valid(rate, rate > BitRate::ZERO, text, "the rate of a path", "nothing would ever arrive")?);
         Ok(())
     }
 
@@ -301,7 +302,7 @@ impl DirectionSpec {
     }
 
     fn set_queue(&mut self, text: &str) -> Result<(), String> {
-        let queue = Queue::read(text);
+        let queue = QueueSize::read(text);
         self.queue =
             Some(queue.ok_or_else(|| {
                 format!("\"{text}\" is not a queue: write for example 1bdp, 64KiB, 100packets or 20ms")
@@ -312,20 +313,20 @@ impl DirectionSpec {
     fn set_loss(&mut self, text: &str) -> Result<(), String> {
         if text.contains(char::is_whitespace) {
             let pattern: LossPattern = text.parse()?;
-            (self.loss, self.effects.losses) = (pattern.mean(), Some(pattern));
+            (self.loss, self.effects.losses) = (pattern.mean_loss(), Some(pattern));
             return Ok(());
         }
-        let loss = quantity(text)?;
-        self.loss = require(loss, loss < Ratio::ONE, text, "the loss of a path", "it must be below 100 %")?;
+        let loss = parse_quantity(text)?;
+        self.loss = require_valid(loss, loss < Ratio::ONE, text, "the loss of a path", "it must be below 100 %")?;
         self.effects.losses = None;
         Ok(())
     }
 
     fn set_mtu(&mut self, text: &str) -> Result<(), String> {
-        let mtu: ByteCount = quantity(text)?;
+        let mtu: ByteCount = parse_quantity(text)?;
         // RFC 791: every host forwards 68 B; the length field ends at 65 535.
         let valid = (68..=65_535).contains(&mtu.get());
-        self.mtu = require(mtu, valid, text, "an MTU", "it must be from 68 to 65535 B")?;
+        self.mtu = require_valid(mtu, valid, text, "an MTU", "it must be from 68 to 65535 B")?;
         Ok(())
     }
 
@@ -340,25 +341,26 @@ impl DirectionSpec {
 
     fn set_trace(&mut self, text: &str) -> Result<(), String> {
         self.trace = Some(match text.split_once(char::is_whitespace) {
-            Some(("mahimahi", file)) => Trace::Mahimahi(file.trim().to_owned()),
-            Some(("rates", file)) => Trace::Rates(file.trim().to_owned()),
+            Some(("mahimahi", file)) => TraceFile::Mahimahi(file.trim().to_owned()),
+            Some(("rates", file)) => TraceFile::Rates(file.trim().to_owned()),
             _ => return Err(format!("\"{text}\" is not a trace: write mahimahi FILE or rates FILE")),
         });
         Ok(())
     }
 }
 
-impl Trace {
+impl TraceFile {
     /// Reads the file into `effects`; changes of other things than the rate stay.
-    fn read(&self, files: ReadFile<'_>, effects: &mut Effects) -> Result<(), String> {
+    fn read_effects(&self, files: ReadFile<'_>, effects: &mut Effects) -> Result<(), String> {
         let in_file = |file: &str, why: String| format!("\"{file}\": {why}");
         match self {
             Self::Mahimahi(file) => {
-                let trace = files(file).and_then(|text| trace::mahimahi(&text)).map_err(|why| in_file(file, why))?;
+                let trace =
+                    files(file).and_then(|text| trace::read_mahimahi(&text)).map_err(|why| in_file(file, why))?;
                 effects.opportunities = Some(trace);
             }
             Self::Rates(file) => {
-                let steps = files(file).and_then(|text| trace::rates(&text)).map_err(|why| in_file(file, why))?;
+                let steps = files(file).and_then(|text| trace::read_rates(&text)).map_err(|why| in_file(file, why))?;
                 effects.steps.extend(steps);
                 effects.steps.sort_by_key(|step| step.after);
             }
@@ -369,8 +371,8 @@ impl Trace {
 
 /// Reads a time that a packet takes at most: to Mars and back it is less than an hour.
 fn up_to_an_hour(text: &str, what: &str) -> Result<Span, String> {
-    let time: Span = quantity(text)?;
-    require(time, time <= Span::from_secs(3600), text, what, "it must be at most an hour")
+    let time: Span = parse_quantity(text)?;
+    require_valid(time, time <= Span::from_secs(3600), text, what, "it must be at most an hour")
 }
 
 /// Fails: no files can be read here.
@@ -378,7 +380,7 @@ pub(crate) fn no_files(_: &str) -> Result<String, String> {
     Err("files cannot be read here".to_owned())
 }
 
-impl Queue {
+impl QueueSize {
     fn read(text: &str) -> Option<Self> {
         let number_before = |units: [&str; 2]| units.iter().find_map(|unit| text.strip_suffix(unit)).map(str::trim);
         if let Some(times) = number_before(["bdp", "BDP"]) {

@@ -3,14 +3,14 @@ use std::collections::HashSet;
 use fullpipe_record::{Change, Direction, Path, Published, Transport};
 use fullpipe_units::Ratio;
 
-use crate::bound::{BOUND_KEYS, Bound, Expected, ExpectedVerdict, RatioBound};
+use crate::bound::{AccuracyBound, BOUND_KEYS, ExpectedRatio, ExpectedVerdict, RatioBound};
 use crate::cross_traffic::{CROSS_TRAFFIC_KEYS, CrossTraffic};
 use crate::host::HOST_KEYS;
-use crate::key::{quantity, require};
+use crate::key::{parse_quantity, require_valid};
 use crate::path::{DIRECTION_KEYS, PATH_KEYS, PathSpec, ReadFile, Stretches, no_files};
-use crate::section::{Section, Source};
-use crate::step::{PUBLISHED_KEYS, RAMP_KEYS, STEP_KEYS, Step, StepRamp, complete};
-use crate::{Place, ScenarioError, StepBounds};
+use crate::section::{FileSection, FileSource};
+use crate::step::{PUBLISHED_KEYS, RAMP_KEYS, STEP_KEYS, ScenarioStep, StepRamp, complete_request};
+use crate::{FileLocation, ScenarioError, StepBounds};
 
 /// A checked scenario: everything needed to run it and to judge the result.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,36 +34,36 @@ pub struct Scenario {
     /// Settings of the hosts between the stretches that differ from the machine's.
     pub relay: Vec<Change>,
     /// The measurements, in order; at least one.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScenarioStep>,
     /// Bounds between steps.
     pub bounds: Vec<RatioBound>,
     /// Congestion controls that the kernel must have.
-    pub controls: Vec<Control>,
+    pub controls: Vec<RequiredControl>,
 }
 
 /// A congestion control that a load runs with; the file does not show whether a kernel has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Control {
+pub struct RequiredControl {
     /// Name of the congestion control.
     pub name: String,
     /// The place in the file: the load, if it leaves the choice.
-    pub place: Place,
+    pub place: FileLocation,
 }
 
 impl Scenario {
     /// The path of a step: its own, or that of all.
-    pub fn path_of<'s>(&'s self, step: &'s Step) -> &'s Path {
+    pub fn path_of<'s>(&'s self, step: &'s ScenarioStep) -> &'s Path {
         step.path.as_ref().unwrap_or(&self.path)
     }
 
     /// The stretches of that path.
-    pub fn stretches_of<'s>(&'s self, step: &'s Step) -> Option<&'s Stretches> {
+    pub fn stretches_of<'s>(&'s self, step: &'s ScenarioStep) -> Option<&'s Stretches> {
         step.stretches.as_ref().or(self.stretches.as_ref())
     }
 
     /// Returns the settings of a step that differ from the machine's: at the host that sends, and at the one that
     /// receives.
-    pub fn hosts_of(&self, step: &Step) -> [Vec<Change>; 2] {
+    pub fn hosts_of(&self, step: &ScenarioStep) -> [Vec<Change>; 2] {
         [[&self.sender[..], &step.sender].concat(), [&self.receiver[..], &step.receiver].concat()]
     }
 
@@ -82,30 +82,31 @@ impl Scenario {
     ///
     /// As [`Scenario::parse`]; a trace that cannot be read or used, at the place that names it.
     pub fn parse_with(file_name: &str, text: &str, files: ReadFile<'_>) -> Result<Self, ScenarioError> {
-        let source = Source { file: file_name, text };
-        let tables = source.tables()?;
-        let root = Section::root(source, &tables);
+        let source = FileSource { file: file_name, text };
+        let tables = source.parse_tables()?;
+        let root = FileSection::from_root(source, &tables);
         root.has_only(ROOT_KEYS)?;
         lacks_no_more_than_one(&root)?;
         let (name, title) = (read_words(&root, "name")?, read_words(&root, "title")?);
-        let section = root.section("path")?.ok_or_else(|| root.missing("path"))?;
-        let mut spec = PathSpec::unknown();
+        let section = root.child_section("path")?.ok_or_else(|| root.missing_key("path"))?;
+        let mut spec = PathSpec::new_unset();
         let path = read_path(&section, &["seed"], &mut spec, files)?;
         let outer = read_outer(&root, files)?;
-        let (path, stretches) = joined(path, outer.as_ref());
-        let seed = section.value("seed", read_seed)?.unwrap_or(1);
+        let (path, stretches) = join_stretches(path, outer.as_ref());
+        let seed = section.read_value("seed", read_seed)?.unwrap_or(1);
         let (sender, receiver) = (read_host(&root, "sender")?, read_host(&root, "receiver")?);
         let relay = read_host(&root, "relay")?;
         if stretches.is_none() && !relay.is_empty() {
             return Err(root.error_at("relay", NO_RELAYS));
         }
-        let steps = read_steps(&root, &Between { spec: &spec, outer: outer.as_ref(), files })?;
+        let steps = read_steps(&root, &SharedPath { spec: &spec, outer: outer.as_ref(), files })?;
         let controls = read_controls(&root, &steps)?;
-        let bounds = root.sections("bound")?.iter().map(|bound| read_bound(bound, &steps)).collect::<Result<_, _>>()?;
+        let bounds =
+            root.child_sections("bound")?.iter().map(|bound| read_bound(bound, &steps)).collect::<Result<_, _>>()?;
         Ok(Self {
             name,
             title,
-            source: root.value("source", words)?,
+            source: root.read_value("source", read_sentence)?,
             path,
             stretches,
             seed,
@@ -121,15 +122,15 @@ impl Scenario {
 
 /// Fails with the names of all keys that a scenario must have, if more than one of them is missing: whoever writes a
 /// scenario from nothing learns of them at once.
-fn lacks_no_more_than_one(root: &Section<'_>) -> Result<(), ScenarioError> {
-    let path = if root.is_table("path") { root.section("path")? } else { None };
-    let has_rtt = |path: &Section<'_>| ["rtt", "forward", "reverse"].into_iter().any(|key| path.has(key));
+fn lacks_no_more_than_one(root: &FileSection<'_>) -> Result<(), ScenarioError> {
+    let path = if root.is_table("path") { root.child_section("path")? } else { None };
+    let has_rtt = |path: &FileSection<'_>| ["rtt", "forward", "reverse"].into_iter().any(|key| path.has_key(key));
     let missing: Vec<&str> = [
-        ("name", !root.has("name")),
-        ("title", !root.has("title")),
-        ("[path] with rtt", !root.has("path")),
+        ("name", !root.has_key("name")),
+        ("title", !root.has_key("title")),
+        ("[path] with rtt", !root.has_key("path")),
         ("rtt of [path]", path.as_ref().is_some_and(|path| !has_rtt(path))),
-        ("[[step]] with name", !root.has("step")),
+        ("[[step]] with name", !root.has_key("step")),
     ]
     .into_iter()
     .filter_map(|(key, is_missing)| is_missing.then_some(key))
@@ -146,37 +147,37 @@ const NO_RELAYS: &str = "no hosts can relay; write [near] and [far]";
 /// The path that `section` makes of `spec`; `others` are keys that the caller reads. A rate takes the place of a trace
 /// that was there before.
 fn read_path(
-    section: &Section<'_>,
+    section: &FileSection<'_>,
     others: &[&str],
     spec: &mut PathSpec,
     files: ReadFile<'_>,
 ) -> Result<Path, ScenarioError> {
-    if section.has("rate") {
+    if section.has_key("rate") {
         spec.forget_traces();
     }
     section.set_all(&PATH_KEYS, &[others, &["forward", "reverse"]].concat(), spec)?;
     for (key, direction) in [("forward", &mut spec.forward), ("reverse", &mut spec.reverse)] {
-        let Some(own) = section.section(key)? else { continue };
-        if own.has("rate") {
+        let Some(own) = section.child_section(key)? else { continue };
+        if own.has_key("rate") {
             direction.forget_trace();
         }
         own.set_all(&DIRECTION_KEYS, &[], direction)?;
-        if section.has("rtt") && own.has("delay") {
+        if section.has_key("rtt") && own.has_key("delay") {
             return Err(own.error_at("delay", "write the rtt of [path] or the delay of both directions, not both"));
         }
     }
     if spec.forward.delay.is_none() || spec.reverse.delay.is_none() {
         return Err(section.error_at("rtt", "it is missing, and so is the delay of a direction"));
     }
-    spec.resolve(files).or_else(|bad| {
-        let own = section.section(if bad.reverse { "reverse" } else { "forward" })?;
-        let place = own.as_ref().filter(|own| own.has(bad.key)).unwrap_or(section);
+    spec.resolve_path(files).or_else(|bad| {
+        let own = section.child_section(if bad.reverse { "reverse" } else { "forward" })?;
+        let place = own.as_ref().filter(|own| own.has_key(bad.key)).unwrap_or(section);
         Err(place.error_at(bad.key, bad.why))
     })
 }
 
 /// The path of all steps, and what surrounds it.
-struct Between<'r> {
+struct SharedPath<'r> {
     spec: &'r PathSpec,
     /// The near stretch and the far one.
     outer: Option<&'r [Path; 2]>,
@@ -184,10 +185,10 @@ struct Between<'r> {
 }
 
 /// Reads the stretches `[near]` and `[far]`.
-fn read_outer(root: &Section<'_>, files: ReadFile<'_>) -> Result<Option<[Path; 2]>, ScenarioError> {
+fn read_outer(root: &FileSection<'_>, files: ReadFile<'_>) -> Result<Option<[Path; 2]>, ScenarioError> {
     let read = |key| {
-        let section = root.section(key)?;
-        section.map(|section| read_path(&section, &[], &mut PathSpec::unknown(), files)).transpose()
+        let section = root.child_section(key)?;
+        section.map(|section| read_path(&section, &[], &mut PathSpec::new_unset(), files)).transpose()
     };
     match (read("near")?, read("far")?) {
         (Some(near), Some(far)) => Ok(Some([near, far])),
@@ -198,10 +199,10 @@ fn read_outer(root: &Section<'_>, files: ReadFile<'_>) -> Result<Option<[Path; 2
 }
 
 /// Returns the whole path of which `path` is the stretch in the middle, if it is, and all stretches.
-fn joined(path: Path, outer: Option<&[Path; 2]>) -> (Path, Option<Stretches>) {
+fn join_stretches(path: Path, outer: Option<&[Path; 2]>) -> (Path, Option<Stretches>) {
     match outer {
         None => (path, None),
-        Some([near, far]) => (path.between(near, far), Some([near.clone(), path, far.clone()])),
+        Some([near, far]) => (path.join_between(near, far), Some([near.clone(), path, far.clone()])),
     }
 }
 
@@ -209,27 +210,27 @@ fn read_seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("\"{text}\" is not a seed: it must be a whole number"))
 }
 
-pub(crate) fn read_words(section: &Section<'_>, key: &str) -> Result<String, ScenarioError> {
-    section.value(key, words)?.ok_or_else(|| section.missing(key))
+pub(crate) fn read_words(section: &FileSection<'_>, key: &str) -> Result<String, ScenarioError> {
+    section.read_value(key, read_sentence)?.ok_or_else(|| section.missing_key(key))
 }
 
 /// Reads a name or a sentence, which is printed as it is.
-fn words(text: &str) -> Result<String, String> {
-    let words = require(text.to_owned(), !text.trim().is_empty(), text, "a name", "it must not be empty")?;
+fn read_sentence(text: &str) -> Result<String, String> {
+    let words = require_valid(text.to_owned(), !text.trim().is_empty(), text, "a name", "it must not be empty")?;
     let plain = !text.chars().any(char::is_control);
-    require(words, plain, text, "a name", "it must be one line without control characters")
+    require_valid(words, plain, text, "a name", "it must be one line without control characters")
 }
 
-fn read_host(root: &Section<'_>, key: &str) -> Result<Vec<Change>, ScenarioError> {
+fn read_host(root: &FileSection<'_>, key: &str) -> Result<Vec<Change>, ScenarioError> {
     let mut changes = Vec::new();
-    if let Some(section) = root.section(key)? {
+    if let Some(section) = root.child_section(key)? {
         section.set_all(HOST_KEYS, &[], &mut changes)?;
     }
     Ok(changes)
 }
 
-fn read_steps(root: &Section<'_>, between: &Between<'_>) -> Result<Vec<Step>, ScenarioError> {
-    let sections = root.sections("step")?;
+fn read_steps(root: &FileSection<'_>, between: &SharedPath<'_>) -> Result<Vec<ScenarioStep>, ScenarioError> {
+    let sections = root.child_sections("step")?;
     let mut names = HashSet::new();
     let mut steps = Vec::with_capacity(sections.len());
     for section in sections {
@@ -240,16 +241,16 @@ fn read_steps(root: &Section<'_>, between: &Between<'_>) -> Result<Vec<Step>, Sc
         steps.push(step);
     }
     if steps.is_empty() {
-        return Err(root.missing("step"));
+        return Err(root.missing_key("step"));
     }
     Ok(steps)
 }
 
 /// Returns the congestion controls of `steps` and of their cross traffic, in the order of the file.
-fn read_controls(root: &Section<'_>, steps: &[Step]) -> Result<Vec<Control>, ScenarioError> {
+fn read_controls(root: &FileSection<'_>, steps: &[ScenarioStep]) -> Result<Vec<RequiredControl>, ScenarioError> {
     let mut asked = Vec::new();
-    for (section, step) in root.sections("step")?.iter().zip(steps) {
-        let cross_traffic = section.sections("cross_traffic")?;
+    for (section, step) in root.child_sections("step")?.iter().zip(steps) {
+        let cross_traffic = section.child_sections("cross_traffic")?;
         let loads = std::iter::once((section, &step.request));
         let loads = loads.chain(cross_traffic.iter().zip(step.cross_traffic.iter().map(|load| &load.request)));
         asked.extend(
@@ -257,8 +258,8 @@ fn read_controls(root: &Section<'_>, steps: &[Step]) -> Result<Vec<Control>, Sce
         );
     }
     asked.sort_by_key(|(offset, _)| *offset);
-    let places = root.places(asked.iter().map(|(offset, _)| *offset));
-    Ok(places.zip(&asked).map(|(place, (_, name))| Control { name: name.clone(), place }).collect())
+    let places = root.offset_locations(asked.iter().map(|(offset, _)| *offset));
+    Ok(places.zip(&asked).map(|(place, (_, name))| RequiredControl { name: name.clone(), place }).collect())
 }
 
 /// Keys of `[[step]]` in addition to [`STEP_KEYS`].
@@ -279,28 +280,29 @@ const STEP_SECTIONS: &[&str] = &[
     "verdict",
 ];
 
-fn read_step(section: &Section<'_>, between: &Between<'_>) -> Result<Step, ScenarioError> {
-    let mut step = Step::named(read_words(section, "name")?);
+fn read_step(section: &FileSection<'_>, between: &SharedPath<'_>) -> Result<ScenarioStep, ScenarioError> {
+    let mut step = ScenarioStep::with_name(read_words(section, "name")?);
     section.set_all(STEP_KEYS, STEP_SECTIONS, &mut step)?;
-    complete(&mut step.request).map_err(|(key, why)| section.error_at(key, why))?;
+    complete_request(&mut step.request).map_err(|(key, why)| section.error_at(key, why))?;
     step.published = read_published(section)?;
     step.ramp = read_ramp(section)?;
-    step.cross_traffic = section.sections("cross_traffic")?.iter().map(read_cross_traffic).collect::<Result<_, _>>()?;
-    if let Some(own) = section.section("path")? {
+    step.cross_traffic =
+        section.child_sections("cross_traffic")?.iter().map(read_cross_traffic).collect::<Result<_, _>>()?;
+    if let Some(own) = section.child_section("path")? {
         let path = read_path(&own, &[], &mut between.spec.clone(), between.files)?;
-        let (whole, stretches) = joined(path, between.outer);
+        let (whole, stretches) = join_stretches(path, between.outer);
         (step.path, step.stretches) = (Some(whole), stretches);
     }
     (step.sender, step.receiver) = (read_host(section, "sender")?, read_host(section, "receiver")?);
     step.bounds = read_step_bounds(section)?;
-    match unfit(&step, between.spec).or_else(|| unfit_relays(&step, between)) {
+    match unfit_key(&step, between.spec).or_else(|| unfit_relays(&step, between)) {
         Some((key, why)) => Err(section.error_at(key, why)),
         None => Ok(step),
     }
 }
 
 /// The key whose value fits no step like this one, and why.
-fn unfit(step: &Step, path: &PathSpec) -> Option<(&'static str, &'static str)> {
+fn unfit_key(step: &ScenarioStep, path: &PathSpec) -> Option<(&'static str, &'static str)> {
     let is_udp = step.request.transport == Transport::Udp;
     let rate = step.path.as_ref().map_or_else(|| path.forward.rate(), |own| own.forward.rate);
     let bounds = &step.bounds;
@@ -333,7 +335,7 @@ fn unfit(step: &Step, path: &PathSpec) -> Option<(&'static str, &'static str)> {
 }
 
 /// The key whose value fits no relays like those of this step, and why.
-fn unfit_relays(step: &Step, between: &Between<'_>) -> Option<(&'static str, &'static str)> {
+fn unfit_relays(step: &ScenarioStep, between: &SharedPath<'_>) -> Option<(&'static str, &'static str)> {
     [
         (NO_RELAYS, between.outer.is_none()),
         ("they carry TCP; write transport = \"tcp\"", step.request.transport == Transport::Udp),
@@ -347,36 +349,36 @@ fn unfit_relays(step: &Step, between: &Between<'_>) -> Option<(&'static str, &'s
 }
 
 /// A rate alone, or a table of figures.
-fn read_published(step: &Section<'_>) -> Result<Option<Published>, ScenarioError> {
+fn read_published(step: &FileSection<'_>) -> Result<Option<Published>, ScenarioError> {
     if !step.is_table("published") {
-        let rate = step.value("published", quantity)?;
+        let rate = step.read_value("published", parse_quantity)?;
         return Ok(rate.map(|rate| Published { rate: Some(rate), ..Published::default() }));
     }
     let mut published = Published::default();
-    if let Some(section) = step.section("published")? {
+    if let Some(section) = step.child_section("published")? {
         section.set_all(PUBLISHED_KEYS, &[], &mut published)?;
     }
     Ok(Some(published))
 }
 
-fn read_ramp(step: &Section<'_>) -> Result<Option<StepRamp>, ScenarioError> {
-    let Some(section) = step.section("ramp")? else { return Ok(None) };
-    let mut ramp = StepRamp::unknown();
+fn read_ramp(step: &FileSection<'_>) -> Result<Option<StepRamp>, ScenarioError> {
+    let Some(section) = step.child_section("ramp")? else { return Ok(None) };
+    let mut ramp = StepRamp::new_unset();
     section.set_all(RAMP_KEYS, &[], &mut ramp)?;
-    if ramp.grows() {
+    if ramp.is_growing() {
         Ok(Some(ramp))
     } else {
         Err(step.error_at("ramp", "write from, to and loads: it goes from a load above 0 to a greater one"))
     }
 }
 
-fn read_cross_traffic(section: &Section<'_>) -> Result<CrossTraffic, ScenarioError> {
-    let mut cross_traffic = CrossTraffic::unknown();
+fn read_cross_traffic(section: &FileSection<'_>) -> Result<CrossTraffic, ScenarioError> {
+    let mut cross_traffic = CrossTraffic::new_unset();
     section.set_all(CROSS_TRAFFIC_KEYS, &["published"], &mut cross_traffic)?;
-    complete(&mut cross_traffic.request).map_err(|(key, why)| section.error_at(key, why))?;
+    complete_request(&mut cross_traffic.request).map_err(|(key, why)| section.error_at(key, why))?;
     cross_traffic.published = read_published(section)?;
-    if let Some(key) = cross_traffic.missing() {
-        return Err(section.missing(key));
+    if let Some(key) = cross_traffic.missing_key() {
+        return Err(section.missing_key(key));
     }
     if cross_traffic.request.transport == Transport::Udp && cross_traffic.request.rate.is_none() {
         return Err(section.error_at("rate", "it is missing: at what rate does each stream send?"));
@@ -384,9 +386,9 @@ fn read_cross_traffic(section: &Section<'_>) -> Result<CrossTraffic, ScenarioErr
     Ok(cross_traffic)
 }
 
-fn read_step_bounds(step: &Section<'_>) -> Result<StepBounds, ScenarioError> {
+fn read_step_bounds(step: &FileSection<'_>) -> Result<StepBounds, ScenarioError> {
     let loss = match read_step_bound(step, "loss")? {
-        Some(Bound::Within(points)) => Some(points),
+        Some(AccuracyBound::Within(points)) => Some(points),
         Some(_) => return Err(step.error_at("loss", "write within: points around the loss that is predicted")),
         None => None,
     };
@@ -397,12 +399,12 @@ fn read_step_bounds(step: &Section<'_>) -> Result<StepBounds, ScenarioError> {
         loss,
         reordered: read_step_bound(step, "reordered")?,
         fills: read_step_bound(step, "fills")?,
-        verdict: step.value("verdict", ExpectedVerdict::read)?,
+        verdict: step.read_value("verdict", ExpectedVerdict::read)?,
     })
 }
 
-fn read_step_bound(step: &Section<'_>, key: &str) -> Result<Option<Bound>, ScenarioError> {
-    let Some(section) = step.section(key)? else { return Ok(None) };
+fn read_step_bound(step: &FileSection<'_>, key: &str) -> Result<Option<AccuracyBound>, ScenarioError> {
+    let Some(section) = step.child_section(key)? else { return Ok(None) };
     let mut bound = None;
     section.set_all(BOUND_KEYS, &[], &mut bound)?;
     if bound.is_none() {
@@ -411,10 +413,10 @@ fn read_step_bound(step: &Section<'_>, key: &str) -> Result<Option<Bound>, Scena
     Ok(bound)
 }
 
-fn read_bound(section: &Section<'_>, steps: &[Step]) -> Result<RatioBound, ScenarioError> {
+fn read_bound(section: &FileSection<'_>, steps: &[ScenarioStep]) -> Result<RatioBound, ScenarioError> {
     let mut bound = None;
     section.set_all(BOUND_KEYS, &["ratio", "expect"], &mut bound)?;
-    let names = section.values("ratio")?.ok_or_else(|| section.missing("ratio"))?;
+    let names = section.read_values("ratio")?.ok_or_else(|| section.missing_key("ratio"))?;
     let [numerator, denominator] = names.as_slice() else {
         return Err(section.error_at("ratio", "write the names of two steps"));
     };
@@ -428,7 +430,7 @@ fn read_bound(section: &Section<'_>, steps: &[Step]) -> Result<RatioBound, Scena
     Ok(RatioBound {
         numerator: index(numerator)?,
         denominator: index(denominator)?,
-        expect: section.value("expect", Expected::read)?.unwrap_or(Expected::Ratio(Ratio::ONE)),
+        expect: section.read_value("expect", ExpectedRatio::read)?.unwrap_or(ExpectedRatio::Ratio(Ratio::ONE)),
         bound: bound.ok_or_else(|| section.error_at("ratio", "write within, at_least or at_most"))?,
     })
 }

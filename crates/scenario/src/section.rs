@@ -3,44 +3,44 @@ use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use crate::key::{Key, NamedSetter, find};
-use crate::{Place, ScenarioError};
+use crate::key::{Key, NamedSetter, find_key};
+use crate::{FileLocation, ScenarioError};
 
 /// The file, with which errors state a place.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub(crate) struct FileSource<'a> {
     pub(crate) file: &'a str,
     pub(crate) text: &'a str,
 }
 
 /// One table of the file.
-pub(crate) struct Section<'a> {
-    source: Source<'a>,
+pub(crate) struct FileSection<'a> {
+    source: FileSource<'a>,
     table: &'a DeTable<'a>,
     /// Begin of the table in the file, in bytes.
     at: usize,
 }
 
-impl<'a> Source<'a> {
+impl<'a> FileSource<'a> {
     /// The file as TOML.
-    pub(crate) fn tables(self) -> Result<Spanned<DeTable<'a>>, ScenarioError> {
+    pub(crate) fn parse_tables(self) -> Result<Spanned<DeTable<'a>>, ScenarioError> {
         DeTable::parse(self.text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            self.error(at, error.message().replace('\n', ", "))
+            self.error_at_offset(at, error.message().replace('\n', ", "))
         })
     }
 
-    fn error(self, at: usize, message: impl Into<String>) -> ScenarioError {
-        ScenarioError::new(self.place(at), &message.into())
+    fn error_at_offset(self, at: usize, message: impl Into<String>) -> ScenarioError {
+        ScenarioError::new(self.location_at_offset(at), &message.into())
     }
 
-    fn place(self, at: usize) -> Place {
-        Place::new(self.file, self.text, at)
+    fn location_at_offset(self, at: usize) -> FileLocation {
+        FileLocation::new(self.file, self.text, at)
     }
 }
 
-impl<'a> Section<'a> {
-    pub(crate) fn root(source: Source<'a>, root: &'a Spanned<DeTable<'a>>) -> Self {
+impl<'a> FileSection<'a> {
+    pub(crate) fn from_root(source: FileSource<'a>, root: &'a Spanned<DeTable<'a>>) -> Self {
         Self { source, table: root.get_ref(), at: 0 }
     }
 
@@ -57,9 +57,9 @@ impl<'a> Section<'a> {
             if others.contains(&name.get_ref().as_ref()) {
                 continue;
             }
-            let key =
-                find(keys, others, name.get_ref()).map_err(|message| self.source.error(name.span().start, message))?;
-            let text = self.scalar(key.name, value)?;
+            let key = find_key(keys, others, name.get_ref())
+                .map_err(|message| self.source.error_at_offset(name.span().start, message))?;
+            let text = self.scalar_text(key.name, value)?;
             (key.set)(target, &text).map_err(|why| self.error_at(key.name, why))?;
         }
         Ok(())
@@ -72,24 +72,24 @@ impl<'a> Section<'a> {
     }
 
     /// The value of `key` as `read` reads it; `None` where the key is not there.
-    pub(crate) fn value<V>(
+    pub(crate) fn read_value<V>(
         &self,
         key: &str,
         read: impl Fn(&str) -> Result<V, String>,
     ) -> Result<Option<V>, ScenarioError> {
         let Some(value) = self.table.get(key) else { return Ok(None) };
-        let text = self.scalar(key, value)?;
+        let text = self.scalar_text(key, value)?;
         read(&text).map(Some).map_err(|why| self.error_at(key, why))
     }
 
     /// The values of the array at `key`; `None` where the key is not there.
-    pub(crate) fn values(&self, key: &str) -> Result<Option<Vec<Cow<'a, str>>>, ScenarioError> {
-        let Some(array) = self.array(key)? else { return Ok(None) };
-        array.iter().map(|value| self.scalar(key, value)).collect::<Result<_, _>>().map(Some)
+    pub(crate) fn read_values(&self, key: &str) -> Result<Option<Vec<Cow<'a, str>>>, ScenarioError> {
+        let Some(array) = self.array_at(key)? else { return Ok(None) };
+        array.iter().map(|value| self.scalar_text(key, value)).collect::<Result<_, _>>().map(Some)
     }
 
     /// The section `[key]` in this one; `None` where it is not there.
-    pub(crate) fn section(&self, key: &str) -> Result<Option<Self>, ScenarioError> {
+    pub(crate) fn child_section(&self, key: &str) -> Result<Option<Self>, ScenarioError> {
         let Some(value) = self.table.get(key) else { return Ok(None) };
         match value.get_ref() {
             DeValue::Table(table) => Ok(Some(Self { source: self.source, table, at: value.span().start })),
@@ -98,8 +98,8 @@ impl<'a> Section<'a> {
     }
 
     /// The sections `[[key]]` in this one.
-    pub(crate) fn sections(&self, key: &str) -> Result<Vec<Self>, ScenarioError> {
-        let values = self.array(key)?.into_iter().flat_map(|array| array.iter());
+    pub(crate) fn child_sections(&self, key: &str) -> Result<Vec<Self>, ScenarioError> {
+        let values = self.array_at(key)?.into_iter().flat_map(|array| array.iter());
         let section = |value: &'a Spanned<DeValue<'a>>| match value.get_ref() {
             DeValue::Table(table) => Ok(Self { source: self.source, table, at: value.span().start }),
             _ => Err(self.error_at(key, format!("each must be a table, [[{key}]]"))),
@@ -111,13 +111,13 @@ impl<'a> Section<'a> {
         matches!(self.table.get(key).map(Spanned::get_ref), Some(DeValue::Table(_)))
     }
 
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub(crate) fn has_key(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
     /// An error about the value of `key`, at its place.
     pub(crate) fn error_at(&self, key: &str, why: impl AsRef<str>) -> ScenarioError {
-        ScenarioError::new(self.source.place(self.offset_of(key)), &format!("{key}: {}", why.as_ref()))
+        ScenarioError::new(self.source.location_at_offset(self.offset_of(key)), &format!("{key}: {}", why.as_ref()))
     }
 
     /// Returns the place of the value of `key` in bytes; of this section if the key is not there.
@@ -127,21 +127,21 @@ impl<'a> Section<'a> {
 
     /// Returns the places of `offsets` of the file, none of which is before the one that precedes it: the file is read
     /// once.
-    pub(crate) fn places(&self, offsets: impl Iterator<Item = usize>) -> impl Iterator<Item = Place> {
+    pub(crate) fn offset_locations(&self, offsets: impl Iterator<Item = usize>) -> impl Iterator<Item = FileLocation> {
         let source = self.source;
-        offsets.scan((0, source.place(0)), move |(at, place), offset| {
-            *place = place.behind(source.text.get(*at..offset).unwrap_or_default());
+        offsets.scan((0, source.location_at_offset(0)), move |(at, place), offset| {
+            *place = place.after_text(source.text.get(*at..offset).unwrap_or_default());
             *at = offset;
             Some(place.clone())
         })
     }
 
     /// An error about a key that should be there.
-    pub(crate) fn missing(&self, key: &str) -> ScenarioError {
+    pub(crate) fn missing_key(&self, key: &str) -> ScenarioError {
         self.error_at(key, "it is missing")
     }
 
-    fn array(&self, key: &str) -> Result<Option<&'a DeArray<'a>>, ScenarioError> {
+    fn array_at(&self, key: &str) -> Result<Option<&'a DeArray<'a>>, ScenarioError> {
         match self.table.get(key).map(Spanned::get_ref) {
             None => Ok(None),
             Some(DeValue::Array(array)) => Ok(Some(array)),
@@ -150,16 +150,17 @@ impl<'a> Section<'a> {
     }
 
     /// The text of a single value: files may write `mtu = 1500` or `mtu = "1500"`, flags know only text.
-    fn scalar(&self, key: &str, value: &'a Spanned<DeValue<'a>>) -> Result<Cow<'a, str>, ScenarioError> {
+    fn scalar_text(&self, key: &str, value: &'a Spanned<DeValue<'a>>) -> Result<Cow<'a, str>, ScenarioError> {
         Ok(match value.get_ref() {
             DeValue::String(text) => Cow::Borrowed(text.as_ref()),
             DeValue::Integer(number) if number.radix() == 10 => Cow::Borrowed(number.as_str()),
             DeValue::Float(number) => Cow::Borrowed(number.as_str()),
             DeValue::Boolean(on) => Cow::Borrowed(if *on { "true" } else { "false" }),
             _ => {
-                return Err(self
-                    .source
-                    .error(value.span().start, format!("{key}: it must be one text, decimal number, true or false")));
+                return Err(self.source.error_at_offset(
+                    value.span().start,
+                    format!("{key}: it must be one text, decimal number, true or false"),
+                ));
             }
         })
     }

@@ -1,14 +1,14 @@
 use fullpipe_record::{Buffer, Change, Direction, Path, Published, Request, Transport};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::host::switch;
-use crate::key::{Key, buffer_size, quantity, require};
+use crate::host::read_switch;
+use crate::key::{Key, buffer_size, parse_quantity, require_valid};
 use crate::path::Stretches;
 use crate::{CrossTraffic, StepBounds};
 
 /// One measurement of a scenario.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct ScenarioStep {
     /// Name of the step, unlike that of every other step.
     pub name: String,
     /// The load. The congestion control of TCP is set: `cubic` if the file does not say.
@@ -45,41 +45,41 @@ pub struct StepRamp {
 }
 
 /// The keys of `[[step]]` but for its name, its sections and its bounds.
-pub(crate) const STEP_KEYS: &[Key<Step>] = &[
+pub(crate) const STEP_KEYS: &[Key<ScenarioStep>] = &[
     Key { name: "transport", set: |step, text| step.request.set_transport(text) },
     Key { name: "window", set: |step, text| step.request.set_window(text) },
     Key { name: "buffer", set: |step, text| step.request.set_buffer(text) },
     Key { name: "streams", set: |step, text| step.request.set_streams(text) },
-    Key { name: "rate", set: Step::set_rate },
+    Key { name: "rate", set: ScenarioStep::set_rate },
     Key { name: "length", set: |step, text| step.request.set_length(text) },
     Key { name: "congestion", set: |step, text| step.request.set_congestion(text) },
-    Key { name: "duration", set: Step::set_duration },
-    Key { name: "omit", set: Step::set_omit },
-    Key { name: "direction", set: Step::set_direction },
-    Key { name: "relays", set: |step, text| switch(text).map(|on| step.relays = on) },
+    Key { name: "duration", set: ScenarioStep::set_duration },
+    Key { name: "omit", set: ScenarioStep::set_omit },
+    Key { name: "direction", set: ScenarioStep::set_direction },
+    Key { name: "relays", set: |step, text| read_switch(text).map(|on| step.relays = on) },
 ];
 
 /// The keys of `published = { … }`.
 pub(crate) const PUBLISHED_KEYS: &[Key<Published>] = &[
-    Key { name: "rate", set: |published, text| quantity(text).map(|rate| published.rate = Some(rate)) },
-    Key { name: "loss", set: |published, text| quantity(text).map(|loss| published.loss = Some(loss)) },
-    Key { name: "jitter", set: |published, text| quantity(text).map(|jitter| published.jitter = Some(jitter)) },
-    Key { name: "reordered", set: |published, text| count(text).map(|count| published.reordered = Some(count)) },
+    Key { name: "rate", set: |published, text| parse_quantity(text).map(|rate| published.rate = Some(rate)) },
+    Key { name: "loss", set: |published, text| parse_quantity(text).map(|loss| published.loss = Some(loss)) },
+    Key { name: "jitter", set: |published, text| parse_quantity(text).map(|jitter| published.jitter = Some(jitter)) },
+    Key { name: "reordered", set: |published, text| read_count(text).map(|count| published.reordered = Some(count)) },
 ];
 
 /// The keys of `ramp = { … }`.
 pub(crate) const RAMP_KEYS: &[Key<StepRamp>] = &[
-    Key { name: "from", set: |ramp, text| quantity(text).map(|share| ramp.from = share) },
-    Key { name: "to", set: |ramp, text| quantity(text).map(|share| ramp.to = share) },
+    Key { name: "from", set: |ramp, text| parse_quantity(text).map(|share| ramp.from = share) },
+    Key { name: "to", set: |ramp, text| parse_quantity(text).map(|share| ramp.to = share) },
     Key { name: "loads", set: StepRamp::set_loads },
 ];
 
 /// The largest window that TCP can advertise: 65 535 shifted by 14 (RFC 7323, section 2.3).
 const MAX_WINDOW: u64 = 65_535 << 14;
 
-impl Step {
+impl ScenarioStep {
     /// A step of which only the name was said yet.
-    pub(crate) fn named(name: String) -> Self {
+    pub(crate) fn with_name(name: String) -> Self {
         Self {
             name,
             request: Request { offload: true, ..Request::default() },
@@ -101,14 +101,15 @@ impl Step {
     }
 
     fn set_duration(&mut self, text: &str) -> Result<(), String> {
-        self.request.duration = duration(text)?;
+        self.request.duration = read_duration(text)?;
         Ok(())
     }
 
     fn set_omit(&mut self, text: &str) -> Result<(), String> {
         // iperf3's own limit (MAX_OMIT_TIME).
-        let omit = quantity(text)?;
-        self.request.omit = require(omit, omit <= Span::from_secs(600), text, "a time to omit", "600s is the most")?;
+        let omit = parse_quantity(text)?;
+        self.request.omit =
+            require_valid(omit, omit <= Span::from_secs(600), text, "a time to omit", "600s is the most")?;
         Ok(())
     }
 
@@ -125,12 +126,12 @@ impl Step {
 
 impl StepRamp {
     /// A ramp of which nothing was said yet.
-    pub(crate) const fn unknown() -> Self {
+    pub(crate) const fn new_unset() -> Self {
         Self { from: Ratio::ZERO, to: Ratio::ZERO, loads: 0 }
     }
 
     /// Returns true if the load grows from step to step.
-    pub(crate) fn grows(&self) -> bool {
+    pub(crate) fn is_growing(&self) -> bool {
         self.from > Ratio::ZERO && self.from < self.to && self.loads > 0
     }
 
@@ -162,9 +163,9 @@ impl LoadKeys for Request {
     }
 
     fn set_window(&mut self, text: &str) -> Result<(), String> {
-        let window: ByteCount = quantity(text)?;
+        let window: ByteCount = parse_quantity(text)?;
         let valid = (1..=MAX_WINDOW).contains(&window.get());
-        let window = require(window, valid, text, "a window of TCP", "it must be from 1 to 1073725440 B")?;
+        let window = require_valid(window, valid, text, "a window of TCP", "it must be from 1 to 1073725440 B")?;
         set_buffer_once(self, Buffer::Window(window))
     }
 
@@ -173,15 +174,15 @@ impl LoadKeys for Request {
     }
 
     fn set_streams(&mut self, text: &str) -> Result<(), String> {
-        self.streams = streams(text)?;
+        self.streams = read_streams(text)?;
         Ok(())
     }
 
     fn set_length(&mut self, text: &str) -> Result<(), String> {
         // What a datagram can carry over IPv4 (RFC 768, RFC 791), and more than iperf3's header needs.
-        let length: ByteCount = quantity(text)?;
+        let length: ByteCount = parse_quantity(text)?;
         let valid = (32..=65_507).contains(&length.get());
-        self.block = require(length, valid, text, "the length of a datagram", "it must be from 32 to 65507 B")?;
+        self.block = require_valid(length, valid, text, "the length of a datagram", "it must be from 32 to 65507 B")?;
         Ok(())
     }
 
@@ -201,7 +202,7 @@ fn set_buffer_once(request: &mut Request, buffer: Buffer) -> Result<(), String> 
 
 /// Completes the load with what the file need not say. Fails with the key, and why, of what does not fit its
 /// transport: datagrams have neither window nor congestion control, and TCP no length.
-pub(crate) fn complete(request: &mut Request) -> Result<(), (&'static str, &'static str)> {
+pub(crate) fn complete_request(request: &mut Request) -> Result<(), (&'static str, &'static str)> {
     match request.transport {
         Transport::Udp => {
             if let Buffer::Window(_) = request.buffer {
@@ -227,15 +228,15 @@ pub(crate) fn complete(request: &mut Request) -> Result<(), (&'static str, &'sta
 }
 
 pub(crate) fn offered_rate(text: &str) -> Result<BitRate, String> {
-    let rate = quantity(text)?;
-    require(rate, rate > BitRate::ZERO, text, "the rate of a load", "nothing would be sent")
+    let rate = parse_quantity(text)?;
+    require_valid(rate, rate > BitRate::ZERO, text, "the rate of a load", "nothing would be sent")
 }
 
-fn count(text: &str) -> Result<u64, String> {
+fn read_count(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("\"{text}\" is not a count: it must be a whole number"))
 }
 
-pub(crate) fn streams(text: &str) -> Result<u16, String> {
+pub(crate) fn read_streams(text: &str) -> Result<u16, String> {
     // 128 is what iperf3 allows (MAX_STREAMS).
     let streams = text.parse().ok().filter(|streams| (1..=128).contains(streams));
     streams.ok_or_else(|| format!("\"{text}\" is not a number of streams: it must be a whole number from 1 to 128"))
@@ -245,11 +246,11 @@ pub(crate) fn congestion_control(text: &str) -> Result<String, String> {
     // TCP_CA_NAME_MAX is 16 with the zero at the end.
     let in_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
     let valid = (1..16).contains(&text.len()) && text.chars().all(in_name);
-    require(text.to_owned(), valid, text, "a congestion control", "write for example cubic, reno or bbr")
+    require_valid(text.to_owned(), valid, text, "a congestion control", "write for example cubic, reno or bbr")
 }
 
-pub(crate) fn duration(text: &str) -> Result<Span, String> {
-    let duration = quantity(text)?;
+pub(crate) fn read_duration(text: &str) -> Result<Span, String> {
+    let duration = parse_quantity(text)?;
     let valid = (Span::from_secs(1)..=Span::from_secs(86_400)).contains(&duration);
-    require(duration, valid, text, "the duration of a step", "it must be from 1s to 24h")
+    require_valid(duration, valid, text, "the duration of a step", "it must be from 1s to 24h")
 }

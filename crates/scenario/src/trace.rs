@@ -11,9 +11,9 @@ const MAX_LINES: usize = 1_000_000;
 ///
 /// # Errors
 /// The first line that cannot be, with its number; a trace without a line, or without length.
-pub(crate) fn mahimahi(text: &str) -> Result<Opportunities, String> {
+pub(crate) fn read_mahimahi(text: &str) -> Result<Opportunities, String> {
     let mut millis = Vec::new();
-    for (number, line) in lines(text)? {
+    for (number, line) in numbered_lines(text)? {
         let stamp: u32 =
             line.parse().map_err(|_| format!("line {number}: \"{line}\" is not a time in milliseconds"))?;
         if millis.last().is_some_and(|last| *last > stamp) {
@@ -32,10 +32,10 @@ pub(crate) fn mahimahi(text: &str) -> Result<Opportunities, String> {
 ///
 /// # Errors
 /// The first line that cannot be, with its number; a trace without a line, or one that ends without a rate.
-pub(crate) fn rates(text: &str) -> Result<Vec<PathStep>, String> {
+pub(crate) fn read_rates(text: &str) -> Result<Vec<PathStep>, String> {
     let mut steps: Vec<PathStep> = Vec::new();
-    for (number, line) in lines(text)?.into_iter().filter(|(_, line)| !line.starts_with('#')) {
-        let step = rate(line).map_err(|why| format!("line {number}: {why}"))?;
+    for (number, line) in numbered_lines(text)?.into_iter().filter(|(_, line)| !line.starts_with('#')) {
+        let step = read_rate(line).map_err(|why| format!("line {number}: {why}"))?;
         if steps.last().is_some_and(|last| last.after > step.after) {
             return Err(format!("line {number}: {} comes after a later time", step.after));
         }
@@ -50,7 +50,7 @@ pub(crate) fn rates(text: &str) -> Result<Vec<PathStep>, String> {
     }
 }
 
-fn rate(line: &str) -> Result<PathStep, String> {
+fn read_rate(line: &str) -> Result<PathStep, String> {
     let (after, rate) = line
         .split_once(char::is_whitespace)
         .ok_or_else(|| format!("\"{line}\" is not a time and a rate: write for example 1.5s 20Mbit/s"))?;
@@ -60,7 +60,7 @@ fn rate(line: &str) -> Result<PathStep, String> {
 }
 
 /// Each line that says something, with its number.
-fn lines(text: &str) -> Result<Vec<(usize, &str)>, String> {
+fn numbered_lines(text: &str) -> Result<Vec<(usize, &str)>, String> {
     let lines = (1..).zip(text.lines().map(str::trim)).filter(|(_, line)| !line.is_empty());
     let lines: Vec<_> = lines.take(MAX_LINES + 1).collect();
     if lines.len() > MAX_LINES {
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn traces_are_read() {
-        assert_eq!(mahimahi("0\n3\r\n 3 \n\n10\n").unwrap().millis, [0, 3, 3, 10]);
-        let steps = rates("# Saturday\n0s 10M\n1.5s\t0\n1.5s 20Mbit/s\n").unwrap();
+        assert_eq!(read_mahimahi("0\n3\r\n 3 \n\n10\n").unwrap().millis, [0, 3, 3, 10]);
+        let steps = read_rates("# Saturday\n0s 10M\n1.5s\t0\n1.5s 20Mbit/s\n").unwrap();
         let read: Vec<_> = steps.iter().map(|step| (step.after.as_nanos(), step.change.rate.unwrap().bps())).collect();
         assert_eq!(read, [(0, 10_000_000), (1_500_000_000, 0), (1_500_000_000, 20_000_000)]);
     }
@@ -92,7 +92,7 @@ mod tests {
             ("-1\n", "line 1: \"-1\" is not a time in milliseconds"),
             ("4294967296\n", "line 1: \"4294967296\" is not a time in milliseconds"),
         ] {
-            assert_eq!(mahimahi(text).unwrap_err(), sentence);
+            assert_eq!(read_mahimahi(text).unwrap_err(), sentence);
         }
         for (text, sentence) in [
             ("# nothing\n", "it is empty"),
@@ -101,7 +101,7 @@ mod tests {
             ("2s\n", "line 1: \"2s\" is not a time and a rate: write for example 1.5s 20Mbit/s"),
             ("2 10M\n", "line 1: \"2\" is not a time: the unit is missing; write for example 173ms, 50us or 10s"),
         ] {
-            assert_eq!(rates(text).unwrap_err(), sentence);
+            assert_eq!(read_rates(text).unwrap_err(), sentence);
         }
     }
 
@@ -110,10 +110,10 @@ mod tests {
         fn no_trace_panics(
             text in "\\PC*|([0-9]{1,11}[\\n\\r ]{0,2}){0,30}|([0-9.]{1,4}m?s [0-9]{1,3}[kMG]?\\n){0,20}",
         ) {
-            if let Ok(trace) = mahimahi(&text) {
+            if let Ok(trace) = read_mahimahi(&text) {
                 prop_assert!(trace.millis.is_sorted() && trace.millis.last() > Some(&0));
             }
-            if let Ok(steps) = rates(&text) {
+            if let Ok(steps) = read_rates(&text) {
                 prop_assert!(steps.is_sorted_by_key(|step| step.after) && !steps.is_empty());
             }
         }

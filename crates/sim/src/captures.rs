@@ -3,13 +3,13 @@
 use fullpipe_link::Train;
 use fullpipe_model::framing;
 use fullpipe_record::{Direction, Edit, Path, PathDirection};
-use fullpipe_tcp::{Ack, Burst};
+use fullpipe_tcp::{AckSegment, SegmentBurst};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::{LinkType, flags, pcap_header, pcap_record};
 
-use crate::Plan;
-use crate::connection::Connection;
-use crate::packet::{Content, Packet};
+use crate::SimulationPlan;
+use crate::connection::ConnectionSetup;
+use crate::packet::{PacketContent, SimulatedPacket};
 
 /// The time since 1970 that [`Time::ZERO`] stands for: November of 2023.
 const BEGIN: Span = Span::from_secs(1_700_000_000);
@@ -35,14 +35,14 @@ const BEFORE_DATA: Span = Span::from_micros(100);
 
 /// One end of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum PathEnd {
     Sender,
     Receiver,
 }
 
 /// The options of a SYN.
 #[derive(Debug, Clone, Copy)]
-struct Offer {
+struct SynOffer {
     mss: u16,
     scale: Option<u8>,
     timestamps: bool,
@@ -51,12 +51,12 @@ struct Offer {
 
 /// The captures so far.
 #[derive(Debug)]
-pub(crate) struct Captures {
+pub(crate) struct PathCaptures {
     files: [Vec<u8>; 2],
     /// The connections whose handshakes they hold.
     opened: Vec<u32>,
     /// The SYN of each end, as it sends it and as it arrives.
-    offers: [[Offer; 2]; 2],
+    offers: [[SynOffer; 2]; 2],
     sender_opens: bool,
     handshake: Span,
     /// Time to the receiver and to the sender.
@@ -65,8 +65,8 @@ pub(crate) struct Captures {
 }
 
 /// A header of TCP to be written, with so many bytes of payload behind it.
-struct Segment {
-    from: End,
+struct WrittenSegment {
+    from: PathEnd,
     flow: u32,
     sequence: u64,
     /// None without the flag.
@@ -77,25 +77,25 @@ struct Segment {
     payload: u64,
 }
 
-impl End {
-    fn index(self) -> usize {
+impl PathEnd {
+    fn end_index(self) -> usize {
         usize::from(self == Self::Receiver)
     }
 
-    fn other(self) -> Self {
+    fn other_end(self) -> Self {
         if self == Self::Sender { Self::Receiver } else { Self::Sender }
     }
 }
 
-impl Captures {
+impl PathCaptures {
     /// Returns empty ones of the transfer of `plan` over `connection`.
-    pub(crate) fn new(plan: &Plan, connection: &Connection) -> Self {
+    pub(crate) fn new(plan: &SimulationPlan, connection: &ConnectionSetup) -> Self {
         let Path { forward, reverse, .. } = &plan.path;
         let header = pcap_header(LinkType::RAW, SNAP_LENGTH).to_vec();
         Self {
             files: [header.clone(), header],
             opened: Vec::new(),
-            offers: offers(plan, connection),
+            offers: syn_offers(plan, connection),
             sender_opens: plan.request.direction != Direction::Download,
             handshake: connection.handshake,
             delays: [forward.delay, reverse.delay],
@@ -109,50 +109,50 @@ impl Captures {
     }
 
     /// Adds a packet that passed `end` at `at`, if it is one of TCP.
-    pub(crate) fn add(&mut self, end: End, at: Time, packet: &Packet) {
+    pub(crate) fn add_packet(&mut self, end: PathEnd, at: Time, packet: &SimulatedPacket) {
         let at = at + BEGIN;
         let segment = match &packet.content {
-            Content::Data(data) => {
-                let burst = data.burst(packet.segments());
-                self.open(packet.flow, at, &burst);
-                self.data(packet.flow, &burst)
+            PacketContent::Data(data) => {
+                let burst = data.segment_burst(packet.segment_count());
+                self.open_connection(packet.flow, at, &burst);
+                self.data_segment(packet.flow, &burst)
             }
             content => match content.clone().into_ack(0) {
-                Some(ack) => self.acknowledgement(packet.flow, &ack),
+                Some(ack) => self.acknowledgement_segment(packet.flow, &ack),
                 None => return,
             },
         };
-        self.write(end, at, &segment);
+        self.write_segment(end, at, &segment);
     }
 
-    fn data(&self, flow: u32, burst: &Burst) -> Segment {
+    fn data_segment(&self, flow: u32, burst: &SegmentBurst) -> WrittenSegment {
         let payload = if burst.is_probe { 0 } else { burst.segments.of_size(self.mss).get() };
-        Segment {
-            from: End::Sender,
+        WrittenSegment {
+            from: PathEnd::Sender,
             flow,
             // A probe has a number that was acknowledged (`tcp_xmit_probe_skb`).
-            sequence: self.position(burst.first) - u64::from(burst.is_probe),
+            sequence: self.sequence_number(burst.first) - u64::from(burst.is_probe),
             acknowledgement: Some(1),
             flags: if burst.pushes { flags::PSH } else { 0 },
             window: SENDER_WINDOW,
-            options: self.timestamps(burst.stamp.millis(), burst.echo.millis()),
+            options: self.timestamp_option(burst.stamp.as_millis(), burst.echo.as_millis()),
             payload,
         }
     }
 
-    fn acknowledgement(&self, flow: u32, ack: &Ack) -> Segment {
-        let mut options = self.timestamps(ack.stamp.millis(), ack.echo.millis());
+    fn acknowledgement_segment(&self, flow: u32, ack: &AckSegment) -> WrittenSegment {
+        let mut options = self.timestamp_option(ack.stamp.as_millis(), ack.echo.as_millis());
         if !ack.blocks.is_empty() {
             options.extend([1, 1, 5, 2 + 8 * ack.blocks.len() as u8]);
-            for (start, end) in ack.blocks.of(ack.next) {
-                options.extend([start, end].iter().flat_map(|edge| (self.position(*edge) as u32).to_be_bytes()));
+            for (start, end) in ack.blocks.block_ranges(ack.next) {
+                options.extend([start, end].iter().flat_map(|edge| (self.sequence_number(*edge) as u32).to_be_bytes()));
             }
         }
-        Segment {
-            from: End::Receiver,
+        WrittenSegment {
+            from: PathEnd::Receiver,
             flow,
             sequence: 1,
-            acknowledgement: Some(self.position(ack.next)),
+            acknowledgement: Some(self.sequence_number(ack.next)),
             flags: 0,
             window: u16::try_from(ack.window.get()).unwrap_or(u16::MAX),
             options,
@@ -161,46 +161,46 @@ impl Captures {
     }
 
     /// Returns the sequence number of a segment: the SYN has zero.
-    fn position(&self, segment: u64) -> u64 {
+    fn sequence_number(&self, segment: u64) -> u64 {
         segment.wrapping_mul(self.mss.get()).wrapping_add(1)
     }
 
-    fn timestamps(&self, value: u32, echo: u32) -> Vec<u8> {
-        if self.offers[0][0].timestamps { [&[1, 1][..], &stamps(value, echo)].concat() } else { Vec::new() }
+    fn timestamp_option(&self, value: u32, echo: u32) -> Vec<u8> {
+        if self.offers[0][0].timestamps { [&[1, 1][..], &timestamp_bytes(value, echo)].concat() } else { Vec::new() }
     }
 
     /// Adds the handshake of a connection before its first data, which the sender sends at `at`, counted from 1970.
-    fn open(&mut self, flow: u32, at: Time, first: &Burst) {
+    fn open_connection(&mut self, flow: u32, at: Time, first: &SegmentBurst) {
         if self.opened.contains(&flow) {
             return;
         }
         self.opened.push(flow);
         let (opens, answers) =
-            if self.sender_opens { (End::Sender, End::Receiver) } else { (End::Receiver, End::Sender) };
+            if self.sender_opens { (PathEnd::Sender, PathEnd::Receiver) } else { (PathEnd::Receiver, PathEnd::Sender) };
         let earlier = |stamp: u32| stamp.wrapping_sub((self.handshake.as_micros() / 1_000) as u32);
         // The answer of the end that did not open it left when its later stamp says, or else a handshake before.
-        let (sender, receiver) = (first.stamp.millis(), first.echo.millis());
+        let (sender, receiver) = (first.stamp.as_millis(), first.echo.as_millis());
         let (syn, answer, last) = if self.sender_opens {
             (earlier(sender), receiver, sender)
         } else {
             (earlier(receiver), earlier(sender), receiver)
         };
         // As the sender has it: its SYN or the answer left a handshake before the last segment passed it.
-        let done = before(at, BEFORE_DATA);
-        let began = before(done, self.handshake);
-        let sent = if self.sender_opens { began } else { before(began, self.delays[1]) };
+        let done = time_before(at, BEFORE_DATA);
+        let began = time_before(done, self.handshake);
+        let sent = if self.sender_opens { began } else { time_before(began, self.delays[1]) };
         let answered = if self.sender_opens { sent + self.delays[0] } else { began };
-        let acknowledged = if self.sender_opens { done } else { before(done, self.delays[1]) };
+        let acknowledged = if self.sender_opens { done } else { time_before(done, self.delays[1]) };
         let steps = [
             (opens, sent, None, flags::SYN, [syn, 0]),
             (answers, answered, Some(1), flags::SYN, [answer, syn]),
             (opens, acknowledged, Some(1), 0, [last, answer]),
         ];
         for (from, at, acknowledgement, flag, stamp) in steps {
-            for (place, end) in [from, from.other()].into_iter().enumerate() {
-                let passed = if place == 0 { at } else { at + self.delays[from.index()] };
+            for (place, end) in [from, from.other_end()].into_iter().enumerate() {
+                let passed = if place == 0 { at } else { at + self.delays[from.end_index()] };
                 let segment = self.of_handshake(from, flow, place, (acknowledgement, flag, stamp));
-                self.write(end, passed, &segment);
+                self.write_segment(end, passed, &segment);
             }
         }
     }
@@ -208,43 +208,43 @@ impl Captures {
     /// Returns a segment of a handshake as it is sent (`place` 0) or as it arrives.
     fn of_handshake(
         &self,
-        from: End,
+        from: PathEnd,
         flow: u32,
         place: usize,
         (acknowledgement, flag, [value, echo]): (Option<u64>, u16, [u32; 2]),
-    ) -> Segment {
-        let offer = &self.offers[from.index()][place];
+    ) -> WrittenSegment {
+        let offer = &self.offers[from.end_index()][place];
         let is_syn = flag == flags::SYN;
-        Segment {
+        WrittenSegment {
             from,
             flow,
             sequence: u64::from(!is_syn),
             acknowledgement,
             flags: flag,
             window: if is_syn { offer.window } else { offer.window >> offer.scale.unwrap_or(0) },
-            options: if is_syn { offer.options(value, echo) } else { self.timestamps(value, echo) },
+            options: if is_syn { offer.syn_options(value, echo) } else { self.timestamp_option(value, echo) },
             payload: 0,
         }
     }
 
-    fn write(&mut self, end: End, at: Time, segment: &Segment) {
-        let header = segment.header(self.sender_opens);
+    fn write_segment(&mut self, end: PathEnd, at: Time, segment: &WrittenSegment) {
+        let header = segment.tcp_header(self.sender_opens);
         let length = (header.len() as u64 + segment.payload) as u32;
         let kept = length.min(SNAP_LENGTH);
-        let file = &mut self.files[end.index()];
+        let file = &mut self.files[end.end_index()];
         file.extend(pcap_record(at, kept, length));
         file.extend(header);
         file.resize(file.len() + kept.saturating_sub(length - segment.payload as u32) as usize, 0);
     }
 }
 
-impl Offer {
+impl SynOffer {
     /// Returns the options of a SYN with these timestamps (RFC 9293, 3.2; RFC 2018, 2; RFC 7323).
-    fn options(self, value: u32, echo: u32) -> Vec<u8> {
+    fn syn_options(self, value: u32, echo: u32) -> Vec<u8> {
         let [high, low] = self.mss.to_be_bytes();
         let mut options = vec![2, 4, high, low, 4, 2];
         if self.timestamps {
-            options.extend(stamps(value, echo));
+            options.extend(timestamp_bytes(value, echo));
         } else {
             options.extend([1, 1]);
         }
@@ -253,7 +253,7 @@ impl Offer {
     }
 
     /// Returns the offer as it arrives over `way`.
-    fn over(self, way: &PathDirection) -> Self {
+    fn after_path(self, way: &PathDirection) -> Self {
         way.effects.edits.iter().fold(self, |offer, edit| match edit {
             Edit::StripWindowScale => Self { scale: None, ..offer },
             Edit::RewriteWindowScale(shift) => Self { scale: offer.scale.map(|_| *shift), ..offer },
@@ -264,18 +264,19 @@ impl Offer {
     }
 }
 
-impl Segment {
+impl WrittenSegment {
     /// Returns the headers of IPv4 and TCP, without checksums: nothing was sent.
-    fn header(&self, sender_opens: bool) -> Vec<u8> {
+    fn tcp_header(&self, sender_opens: bool) -> Vec<u8> {
         let of_client = FIRST_CLIENT.wrapping_add(self.flow as u16);
-        let ports = if (self.from == End::Sender) == sender_opens { [of_client, SERVER] } else { [SERVER, of_client] };
+        let ports =
+            if (self.from == PathEnd::Sender) == sender_opens { [of_client, SERVER] } else { [SERVER, of_client] };
         let length = 40 + self.options.len() as u64 + self.payload;
         // Trains that are longer leave their length out, as Linux's own do (BIG TCP).
         let [high, low] = u16::try_from(length).unwrap_or(0).to_be_bytes();
         let acknowledges = if self.acknowledgement.is_some() { flags::ACK } else { 0 };
         let words = ((5 + self.options.len() / 4) as u16) << 12;
         let mut header = vec![0x45, 0, high, low, 0, 0, 0x40, 0, 64, 6, 0, 0];
-        header.extend([self.from, self.from.other()].iter().flat_map(|end| ADDRESSES[end.index()]));
+        header.extend([self.from, self.from.other_end()].iter().flat_map(|end| ADDRESSES[end.end_index()]));
         header.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
         header.extend((self.sequence as u32).to_be_bytes());
         header.extend((self.acknowledgement.unwrap_or(0) as u32).to_be_bytes());
@@ -288,7 +289,7 @@ impl Segment {
 }
 
 /// Returns the option of timestamps (RFC 7323, 3.2).
-fn stamps(value: u32, echo: u32) -> [u8; 10] {
+fn timestamp_bytes(value: u32, echo: u32) -> [u8; 10] {
     let mut option = [8, 10, 0, 0, 0, 0, 0, 0, 0, 0];
     option[2..6].copy_from_slice(&value.to_be_bytes());
     option[6..].copy_from_slice(&echo.to_be_bytes());
@@ -296,16 +297,16 @@ fn stamps(value: u32, echo: u32) -> [u8; 10] {
 }
 
 /// Returns the time `span` before `at`.
-fn before(at: Time, span: Span) -> Time {
+fn time_before(at: Time, span: Span) -> Time {
     Time::from_nanos(at.as_nanos().saturating_sub(span.as_nanos()))
 }
 
 /// Returns the SYN of each end, as it sends it and as it arrives. The answer scales windows only if it was asked to
 /// (RFC 7323, 1.3).
-fn offers(plan: &Plan, connection: &Connection) -> [[Offer; 2]; 2] {
+fn syn_offers(plan: &SimulationPlan, connection: &ConnectionSetup) -> [[SynOffer; 2]; 2] {
     let Path { forward, reverse, .. } = &plan.path;
     let mss = forward.inner_mtu().saturating_sub(framing::tcp_headers(forward.ip, false));
-    let offer = |scale: Option<u8>, window: ByteCount| Offer {
+    let offer = |scale: Option<u8>, window: ByteCount| SynOffer {
         mss: u16::try_from(mss.get()).unwrap_or(u16::MAX),
         scale,
         timestamps: connection.timestamps,
@@ -313,10 +314,10 @@ fn offers(plan: &Plan, connection: &Connection) -> [[Offer; 2]; 2] {
     };
     let sender = offer(plan.sender.window_scaling.then_some(SENDER_SCALE), ByteCount::from_kib(64));
     let receiver = offer(connection.offered_scale, connection.first_window);
-    let both = |first: Offer, there: &PathDirection, second: Offer, back: &PathDirection| {
-        let arrived = first.over(there);
-        let answer = Offer { scale: second.scale.filter(|_| arrived.scale.is_some()), ..second };
-        ([first, arrived], [answer, answer.over(back)])
+    let both = |first: SynOffer, there: &PathDirection, second: SynOffer, back: &PathDirection| {
+        let arrived = first.after_path(there);
+        let answer = SynOffer { scale: second.scale.filter(|_| arrived.scale.is_some()), ..second };
+        ([first, arrived], [answer, answer.after_path(back)])
     };
     if plan.request.direction == Direction::Download {
         let (of_receiver, of_sender) = both(receiver, reverse, sender, forward);

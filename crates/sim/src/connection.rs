@@ -2,14 +2,14 @@
 
 use fullpipe_model::{framing, kernel};
 use fullpipe_record::{Buffer, Direction, Edit, HostSettings, Path, PathDirection, Segmentation, TooBig, Transport};
-use fullpipe_tcp::{Autotuning, Clock, CongestionControl, ReceiverSetup, SenderSetup};
+use fullpipe_tcp::{AutotuningRules, CongestionControl, HostClock, ReceiverSetup, SenderSetup};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-use crate::{NotModelled, Plan};
+use crate::{NotModelled, SimulationPlan};
 
 /// The packets of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wire {
+pub(crate) struct PacketSizes {
     /// IP bytes of a full segment, of one without payload, and of an acknowledgement without blocks; a tunnel's headers
     /// included.
     pub(crate) segment: ByteCount,
@@ -24,7 +24,7 @@ pub(crate) struct Wire {
 
 /// A connection before its first data.
 #[derive(Debug, Clone)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionSetup {
     /// Payload of a segment. Before a narrow link that answers, the first flight counts with this payload, too, though
     /// its packets are larger.
     pub(crate) mss: ByteCount,
@@ -50,19 +50,19 @@ pub(crate) struct Connection {
     send_buffer: (ByteCount, ByteCount),
     receive_buffer: (ByteCount, ByteCount),
     share: [u16; 2],
-    autotuning: Autotuning,
+    autotuning: AutotuningRules,
 }
 
-impl Connection {
+impl ConnectionSetup {
     /// Fails if the plan asks for something that is not modelled.
-    pub(crate) fn new(plan: &Plan) -> Result<Self, NotModelled> {
+    pub(crate) fn new(plan: &SimulationPlan) -> Result<Self, NotModelled> {
         refuse_unmodelled(plan)?;
-        let Plan { path, sender, receiver, request, .. } = plan;
-        let control = control(plan)?;
-        let is_stripped = edits(path).any(|edit| *edit == Edit::StripTimestamps);
+        let SimulationPlan { path, sender, receiver, request, .. } = plan;
+        let control = requested_control(plan)?;
+        let is_stripped = path_edits(path).any(|edit| *edit == Edit::StripTimestamps);
         let timestamps = sender.timestamps && receiver.timestamps && !is_stripped;
         let [first_mss, mss] =
-            [path.forward.inner_mtu(), known_mtu(&path.forward)].map(|mtu| mss(plan, mtu, timestamps));
+            [path.forward.inner_mtu(), known_mtu(&path.forward)].map(|mtu| segment_size(plan, mtu, timestamps));
         if mss == ByteCount::ZERO {
             return Err(NotModelled::NoPayload);
         }
@@ -74,33 +74,33 @@ impl Connection {
         let headers = framing::tcp_headers(path.forward.ip, timestamps);
         let advmss = mss;
         let buffer = fixed.map_or_else(
-            || kernel::ReceiveBuffer::automatic(receiver),
-            |request| kernel::ReceiveBuffer::fixed(receiver, request),
+            || kernel::ReceiveBuffer::autotuned_buffer(receiver),
+            |request| kernel::ReceiveBuffer::fixed_buffer(receiver, request),
         );
         let buffer = buffer.with_packets(receiver, mss);
         let is_tuned = fixed.is_none() && receiver.moderate_rcvbuf;
-        let at_first = if fixed.is_some() { buffer.space() } else { receiver.tcp_rmem.default };
-        let space = kernel::Share::at_first(receiver).window(at_first);
+        let at_first = if fixed.is_some() { buffer.buffer_bytes() } else { receiver.tcp_rmem.default };
+        let space = kernel::WindowShare::at_first(receiver).window_from_space(at_first);
         let first_window =
             if fixed.is_some() { kernel::offered_at_first(space, mss) } else { kernel::first_window(receiver, mss) };
-        let scales = scales(plan, buffer.scale());
+        let scales = window_scales(plan, buffer.window_shift());
         let next_window = kernel::window_behind_handshake(receiver, [space, first_window], mss, scales[0]);
         // A window that grows later lets the kernel send longer segments, too. Here they keep their first size.
-        let offered = if is_tuned { first_window } else { buffer.advertised() };
-        let window = lowered(path, first_window).max(arriving(path, offered, scales));
+        let offered = if is_tuned { first_window } else { buffer.max_window() };
+        let window = lowered_field(path, first_window).max(arriving_window(path, offered, scales));
         let [first_mss, mss] = [first_mss, mss].map(|mss| kernel::segment_in_window(mss, window));
         let buffer = buffer.with_packets(receiver, mss);
         Ok(Self {
             mss,
             advmss,
             first_mss,
-            headers: headers + tunnel(&path.forward),
-            acknowledgement: headers + tunnel(&path.reverse),
+            headers: headers + tunnel_overhead(&path.forward),
+            acknowledgement: headers + tunnel_overhead(&path.reverse),
             control,
             timestamps,
-            handshake: handshake(path),
+            handshake: handshake_time(path),
             scales,
-            offered_scale: buffer.scale(),
+            offered_scale: buffer.window_shift(),
             first_window,
             next_window,
             fixed,
@@ -109,13 +109,13 @@ impl Connection {
                 (stored, stored)
             }),
             receive_buffer: (at_first, if is_tuned { receiver.tcp_rmem.max } else { at_first }),
-            share: [kernel::Share::at_first(receiver), buffer.share()].map(in_256ths),
-            autotuning: if is_tuned { Autotuning::of(receiver.kernel) } else { Autotuning::Off },
+            share: [kernel::WindowShare::at_first(receiver), buffer.window_share()].map(in_256ths),
+            autotuning: if is_tuned { AutotuningRules::for_kernel(receiver.kernel) } else { AutotuningRules::Off },
         })
     }
 
-    pub(crate) fn wire(&self) -> Wire {
-        Wire {
+    pub(crate) fn packet_sizes(&self) -> PacketSizes {
+        PacketSizes {
             segment: self.first_mss + self.headers,
             narrow_segment: Some(self.mss + self.headers).filter(|_| self.mss < self.first_mss),
             empty: self.headers,
@@ -124,7 +124,7 @@ impl Connection {
         }
     }
 
-    pub(crate) fn sender(&self, plan: &Plan, [clock, other]: [Clock; 2], seed: u64) -> SenderSetup {
+    pub(crate) fn sender_setup(&self, plan: &SimulationPlan, [clock, other]: [HostClock; 2], seed: u64) -> SenderSetup {
         SenderSetup {
             clock,
             echo: other.stamp_before(plan.path.reverse.delay),
@@ -146,17 +146,17 @@ impl Connection {
 
     /// Returns the window of the receiver's handshake segment as it arrives: devices on the way lower it.
     pub(crate) fn first_window_that_arrives(&self, path: &Path) -> ByteCount {
-        lowered(path, self.first_window)
+        lowered_field(path, self.first_window)
     }
 
     /// Returns the window that the sender knows when its data begins: the answer to its first message may say more than
     /// the handshake could.
     fn window_before_data(&self, path: &Path) -> ByteCount {
-        self.first_window_that_arrives(path).max(arriving(path, self.next_window, self.scales))
+        self.first_window_that_arrives(path).max(arriving_window(path, self.next_window, self.scales))
     }
 
     /// The receiving end of a connection that begins with `first` segments in one train.
-    pub(crate) fn receiver(&self, [sender, clock]: [Clock; 2], first: SegCount) -> ReceiverSetup {
+    pub(crate) fn receiver_setup(&self, [sender, clock]: [HostClock; 2], first: SegCount) -> ReceiverSetup {
         let [at_first, of_single] = self.share;
         let learns = at_first != of_single && first > SegCount::new(1);
         let learnt = if learns { share_of_train(first.of_size(self.mss)) } else { of_single };
@@ -177,7 +177,7 @@ impl Connection {
 }
 
 /// The congestion control of a load; any where it is of datagrams.
-fn control(plan: &Plan) -> Result<CongestionControl, NotModelled> {
+fn requested_control(plan: &SimulationPlan) -> Result<CongestionControl, NotModelled> {
     if plan.request.transport == Transport::Udp {
         return Ok(CongestionControl::Cubic);
     }
@@ -201,22 +201,22 @@ fn share_of_train(payload: ByteCount) -> u16 {
     (payload.get() * 256 / memory) as u16
 }
 
-fn refuse_unmodelled(plan: &Plan) -> Result<(), NotModelled> {
-    let Plan { path, sender, receiver, request, .. } = plan;
+fn refuse_unmodelled(plan: &SimulationPlan) -> Result<(), NotModelled> {
+    let SimulationPlan { path, sender, receiver, request, .. } = plan;
     if request.direction == Direction::Both {
         return Err(NotModelled::BothDirections);
     }
     if request.multipath {
         return Err(NotModelled::Multipath);
     }
-    let is_stripped = || edits(path).any(|edit| *edit == Edit::StripSack);
+    let is_stripped = || path_edits(path).any(|edit| *edit == Edit::StripSack);
     if request.transport == Transport::Tcp && (!(sender.sack && receiver.sack) || is_stripped()) {
         return Err(NotModelled::WithoutSack);
     }
     Ok(())
 }
 
-fn edits(path: &Path) -> impl Iterator<Item = &Edit> {
+fn path_edits(path: &Path) -> impl Iterator<Item = &Edit> {
     path.forward.effects.edits.iter().chain(&path.reverse.effects.edits)
 }
 
@@ -226,32 +226,32 @@ pub(crate) fn known_mtu(forward: &PathDirection) -> ByteCount {
     answered.map_or(forward.inner_mtu(), |narrow| narrow.mtu.min(forward.inner_mtu()))
 }
 
-fn mss(plan: &Plan, mtu: ByteCount, timestamps: bool) -> ByteCount {
-    let clamp = edits(&plan.path).filter_map(|edit| match edit {
+fn segment_size(plan: &SimulationPlan, mtu: ByteCount, timestamps: bool) -> ByteCount {
+    let clamp = path_edits(&plan.path).filter_map(|edit| match edit {
         Edit::ClampMss(most) => Some(*most),
         _ => None,
     });
     let wanted = plan.request.mss.into_iter().chain(clamp).min();
-    framing::mss(mtu, plan.path.forward.ip, timestamps, wanted)
+    framing::segment_payload(mtu, plan.path.forward.ip, timestamps, wanted)
 }
 
 /// Bytes of each packet that the path counts on top of the hosts' own, less those of its framing, which the link adds.
-fn tunnel(way: &PathDirection) -> ByteCount {
-    way.overhead().saturating_sub(way.framing.overhead())
+fn tunnel_overhead(way: &PathDirection) -> ByteCount {
+    way.packet_overhead().saturating_sub(way.framing.packet_overhead())
 }
 
 /// The way there and back, with a packet's time on each line.
-fn handshake(path: &Path) -> Span {
+fn handshake_time(path: &Path) -> Span {
     const SYN_OPTIONS: ByteCount = ByteCount::new(20);
     let time = |way: &PathDirection| {
-        let bytes = framing::tcp_headers(way.ip, false) + SYN_OPTIONS + way.overhead();
+        let bytes = framing::tcp_headers(way.ip, false) + SYN_OPTIONS + way.packet_overhead();
         way.rate.filter(|rate| *rate > BitRate::ZERO).map_or(Span::ZERO, |rate| rate.time_for(bytes))
     };
     path.rtt() + time(&path.forward) + time(&path.reverse)
 }
 
 /// Returns the window field of a segment that left with `field`, as it arrives.
-fn lowered(path: &Path, field: ByteCount) -> ByteCount {
+fn lowered_field(path: &Path, field: ByteCount) -> ByteCount {
     let clamps = path.reverse.effects.edits.iter().filter_map(|edit| match edit {
         Edit::ClampWindow(most) => Some(*most),
         _ => None,
@@ -260,16 +260,16 @@ fn lowered(path: &Path, field: ByteCount) -> ByteCount {
 }
 
 /// Returns a window of `window` bytes, behind the handshake, as the sender understands it.
-fn arriving(path: &Path, window: ByteCount, scales: [Option<u8>; 2]) -> ByteCount {
+fn arriving_window(path: &Path, window: ByteCount, scales: [Option<u8>; 2]) -> ByteCount {
     let [scale, seen] = scales.map(Option::unwrap_or_default);
     let field = ByteCount::new(window.get() >> scale).min(kernel::largest_window(None));
-    ByteCount::new(lowered(path, field).get() << seen)
+    ByteCount::new(lowered_field(path, field).get() << seen)
 }
 
 /// The shift of the receiver's windows as each end applies it. Middleboxes change what the other end was offered: the
 /// answer to a connection attempt has the option only if the attempt had it.
-fn scales(plan: &Plan, offered: Option<u8>) -> [Option<u8>; 2] {
-    let Plan { path, sender, receiver, request, .. } = plan;
+fn window_scales(plan: &SimulationPlan, offered: Option<u8>) -> [Option<u8>; 2] {
+    let SimulationPlan { path, sender, receiver, request, .. } = plan;
     // The sender of the data opens the connection, unless the other end asked for it.
     let sender_opens = request.direction != Direction::Download;
     let (attempt, answer) = if sender_opens { (&path.forward, &path.reverse) } else { (&path.reverse, &path.forward) };
@@ -291,8 +291,8 @@ fn scales(plan: &Plan, offered: Option<u8>) -> [Option<u8>; 2] {
 }
 
 /// Returns true if a device overwrites an option of the receiver's handshake segment with padding.
-pub(crate) fn overwrites_options(plan: &Plan) -> bool {
-    let Plan { path, sender, receiver, request, .. } = plan;
+pub(crate) fn overwrites_options(plan: &SimulationPlan) -> bool {
+    let SimulationPlan { path, sender, receiver, request, .. } = plan;
     let opens = request.direction == Direction::Download;
     let is_overwritten = |edit: &Edit, has: fn(&HostSettings) -> bool| {
         // An answer has an option only if the attempt arrived with it.
@@ -303,8 +303,8 @@ pub(crate) fn overwrites_options(plan: &Plan) -> bool {
         || is_overwritten(&Edit::StripTimestamps, |host| host.timestamps)
 }
 
-fn in_256ths(share: kernel::Share) -> u16 {
-    share.window(ByteCount::new(256)).get() as u16
+fn in_256ths(share: kernel::WindowShare) -> u16 {
+    share.window_from_space(ByteCount::new(256)).get() as u16
 }
 
 #[cfg(test)]

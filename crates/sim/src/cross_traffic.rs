@@ -5,9 +5,9 @@ use std::ops::Range;
 use fullpipe_record::{Datagrams, Request, Transport};
 use fullpipe_units::{ByteCount, Span, Time};
 
-use crate::Plan;
+use crate::SimulationPlan;
 use crate::datagrams::DatagramStream;
-use crate::flow::Flow;
+use crate::flow::SimulatedFlow;
 
 /// A load during a transfer, from the same host to the other.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct CrossTrafficResult {
 
 /// A load while the transfer runs.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct CrossLoad {
     /// Streams of the load: connections, or streams of datagrams.
     pub(crate) streams: Range<usize>,
     pub(crate) transport: Transport,
@@ -45,8 +45,8 @@ pub(crate) struct Load {
     result: Option<CrossTrafficResult>,
 }
 
-impl Load {
-    pub(crate) fn new(plan: &Plan, load: &CrossTraffic, streams: Range<usize>) -> Self {
+impl CrossLoad {
+    pub(crate) fn new(plan: &SimulationPlan, load: &CrossTraffic, streams: Range<usize>) -> Self {
         let way = &plan.path.forward;
         let queue = way.rate.zip(way.queue).map_or(Span::ZERO, |(rate, queue)| rate.time_for(queue));
         let starts = Time::ZERO + load.starts;
@@ -64,7 +64,7 @@ impl Load {
     }
 
     /// Returns when something is to be done about it next.
-    pub(crate) fn deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         match (self.stopped, self.result) {
             (None, _) => Some(self.stops),
             (Some(_), None) => Some(self.counted),
@@ -73,35 +73,40 @@ impl Load {
     }
 
     /// Does what is due.
-    pub(crate) fn attend(&mut self, now: Time, flows: &mut [Flow], datagrams: &mut [DatagramStream]) {
+    pub(crate) fn attend_due(&mut self, now: Time, flows: &mut [SimulatedFlow], datagrams: &mut [DatagramStream]) {
         if self.stops <= now {
             self.stop(now, flows, datagrams);
         }
         if self.counted <= now {
-            self.count(now, flows, datagrams);
+            self.count_arrivals(now, flows, datagrams);
         }
     }
 
     /// Ends it, if it sends.
-    pub(crate) fn stop(&mut self, now: Time, flows: &mut [Flow], datagrams: &mut [DatagramStream]) {
+    pub(crate) fn stop(&mut self, now: Time, flows: &mut [SimulatedFlow], datagrams: &mut [DatagramStream]) {
         if self.stopped.is_some() {
             return;
         }
         self.stopped = Some(now);
         match self.transport {
-            Transport::Tcp => flows[self.streams.clone()].iter_mut().for_each(Flow::stop),
+            Transport::Tcp => flows[self.streams.clone()].iter_mut().for_each(SimulatedFlow::stop),
             Transport::Udp => datagrams[self.streams.clone()].iter_mut().for_each(DatagramStream::stop),
         }
     }
 
     /// Returns the counts of what has arrived, which are taken once.
-    pub(crate) fn count(&mut self, now: Time, flows: &[Flow], datagrams: &[DatagramStream]) -> CrossTrafficResult {
-        let sending = self.stopped.unwrap_or(now).since(self.starts);
+    pub(crate) fn count_arrivals(
+        &mut self,
+        now: Time,
+        flows: &[SimulatedFlow],
+        datagrams: &[DatagramStream],
+    ) -> CrossTrafficResult {
+        let sending = self.stopped.unwrap_or(now).duration_since(self.starts);
         let of_streams = || match self.transport {
             Transport::Tcp => {
                 let flows = &flows[self.streams.clone()];
                 CrossTrafficResult {
-                    sent: flows.iter().map(|flow| flow.sender.written()).sum(),
+                    sent: flows.iter().map(|flow| flow.sender.written_bytes()).sum(),
                     received: flows.iter().map(|flow| flow.receiver.bytes_read()).sum(),
                     sending,
                     datagrams: None,
@@ -109,10 +114,10 @@ impl Load {
             }
             Transport::Udp => {
                 let streams = &datagrams[self.streams.clone()];
-                let counts = streams.iter().map(|stream| (stream, stream.counts()));
+                let counts = streams.iter().map(|stream| (stream, stream.stream_counts()));
                 CrossTrafficResult {
-                    sent: counts.clone().map(|(stream, counts)| stream.bytes(counts.sent)).sum(),
-                    received: counts.clone().map(|(stream, counts)| stream.bytes(counts.arrived)).sum(),
+                    sent: counts.clone().map(|(stream, counts)| stream.payload_bytes(counts.sent)).sum(),
+                    received: counts.clone().map(|(stream, counts)| stream.payload_bytes(counts.arrived)).sum(),
                     sending,
                     datagrams: Some(counts.map(|(_, counts)| counts.datagrams).sum()),
                 }

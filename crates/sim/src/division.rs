@@ -4,7 +4,7 @@ use fullpipe_units::ByteCount;
 
 /// A way in which connections divide the bytes of a transfer that ends by them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Division {
+pub enum TransferDivision {
     /// Each has an equal part from the start.
     #[default]
     Equal,
@@ -20,18 +20,18 @@ pub enum Division {
 
 /// The bytes that are left for the connections.
 #[derive(Debug)]
-pub(crate) enum Divided {
+pub(crate) enum DividedTransfer {
     Equal,
-    Queue(Queue),
-    Ranges(Ranges),
+    Queue(ChunkQueue),
+    Ranges(FileRanges),
 }
 
-impl Divided {
+impl DividedTransfer {
     /// Of a transfer of `total` bytes.
-    pub(crate) fn new(division: Division, total: Option<ByteCount>) -> Self {
+    pub(crate) fn new(division: TransferDivision, total: Option<ByteCount>) -> Self {
         match (division, total) {
-            (Division::Queue(chunk), Some(left)) => Self::Queue(Queue { left, chunk }),
-            (Division::Ranges(chunk), Some(total)) => Self::Ranges(Ranges::new(total, chunk)),
+            (TransferDivision::Queue(chunk), Some(left)) => Self::Queue(ChunkQueue { left, chunk }),
+            (TransferDivision::Ranges(chunk), Some(total)) => Self::Ranges(FileRanges::new(total, chunk)),
             _ => Self::Equal,
         }
     }
@@ -49,27 +49,27 @@ impl Divided {
 
 /// Chunks that no connection has taken.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct ChunkQueue {
     left: ByteCount,
     chunk: ByteCount,
 }
 
-impl Queue {
+impl ChunkQueue {
     /// Returns the next chunk for a connection; nothing if all are taken.
-    pub(crate) fn take(&mut self) -> Option<ByteCount> {
+    pub(crate) fn take_chunk(&mut self) -> Option<ByteCount> {
         let chunk = self.chunk.min(self.left);
         self.left = self.left.saturating_sub(chunk);
         (chunk > ByteCount::ZERO).then_some(chunk)
     }
 
     /// Returns the bytes that no connection has taken.
-    pub(crate) fn left(&self) -> ByteCount {
+    pub(crate) fn remaining_bytes(&self) -> ByteCount {
         self.left
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Chunk {
+enum ChunkState {
     /// No connection has begun the chunk.
     Free,
     /// A connection receives it.
@@ -79,19 +79,19 @@ enum Chunk {
 
 /// A state of a connection at its receiving end.
 #[derive(Debug, Clone, Copy)]
-enum Asked {
+enum RequestState {
     /// Nothing.
     Idle,
     /// A range of which nothing has arrived.
-    Waiting(Range),
-    Receiving(Range),
+    Waiting(ChunkRange),
+    Receiving(ChunkRange),
     /// A range that another connection receives instead. This one had received so many bytes when it asked.
     Robbed(ByteCount),
 }
 
 /// A range of chunks that a connection was asked for.
 #[derive(Debug, Clone, Copy)]
-struct Range {
+struct ChunkRange {
     /// The chunk that it receives.
     at: usize,
     /// The first one that it was not asked for.
@@ -102,7 +102,7 @@ struct Range {
 
 /// The part of a connection's range that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrived {
+pub(crate) enum ArrivedPart {
     /// Less than the whole.
     Part,
     /// All that it was asked for.
@@ -113,98 +113,100 @@ pub(crate) enum Arrived {
 
 /// The chunks of a file at the end that asks for them.
 #[derive(Debug)]
-pub(crate) struct Ranges {
-    chunks: Vec<Chunk>,
+pub(crate) struct FileRanges {
+    chunks: Vec<ChunkState>,
     chunk: ByteCount,
     /// The last one.
     last: ByteCount,
     /// Of each connection.
-    asked: Vec<Asked>,
+    asked: Vec<RequestState>,
     left: usize,
 }
 
-impl Ranges {
+impl FileRanges {
     fn new(total: ByteCount, chunk: ByteCount) -> Self {
         let chunk = chunk.max(ByteCount::new(1));
         let count = total.get().div_ceil(chunk.get()).max(1);
         let last = total.saturating_sub(chunk * (count - 1));
         let count = count as usize;
-        Self { chunks: vec![Chunk::Free; count], chunk, last, asked: Vec::new(), left: count }
+        Self { chunks: vec![ChunkState::Free; count], chunk, last, asked: Vec::new(), left: count }
     }
 
     /// All connections know their first chunk before they ask; only the first one has asked then.
     fn at_first(&mut self, connections: usize) -> Vec<ByteCount> {
-        let begun: Vec<Option<usize>> = (0..connections).map(|_| self.begin()).collect();
+        let begun: Vec<Option<usize>> = (0..connections).map(|_| self.begin_range()).collect();
         let ends = |at: usize| if at == 0 { self.chunks.len() } else { self.next_begun(at) };
-        let range = |at: usize| Range { at, end: ends(at), before: ByteCount::ZERO };
-        let ranges: Vec<Option<Range>> = begun.into_iter().map(|at| at.map(range)).collect();
-        self.asked = ranges.iter().map(|range| range.map_or(Asked::Idle, Asked::Waiting)).collect();
-        let size = |range: Range| self.size(range.at, range.end);
+        let range = |at: usize| ChunkRange { at, end: ends(at), before: ByteCount::ZERO };
+        let ranges: Vec<Option<ChunkRange>> = begun.into_iter().map(|at| at.map(range)).collect();
+        self.asked = ranges.iter().map(|range| range.map_or(RequestState::Idle, RequestState::Waiting)).collect();
+        let size = |range: ChunkRange| self.chunk_bytes(range.at, range.end);
         ranges.into_iter().map(|range| range.map_or(ByteCount::ZERO, size)).collect()
     }
 
     /// Returns the bytes that a connection is asked for next, which had received `read` in all; `None` if nothing is
     /// left to ask for.
-    pub(crate) fn ask(&mut self, connection: usize, read: ByteCount) -> Option<ByteCount> {
-        self.asked.resize(self.asked.len().max(connection + 1), Asked::Idle);
-        let at = self.begin()?;
-        let range = Range { at, end: self.next_begun(at), before: read };
-        self.asked[connection] = Asked::Waiting(range);
-        Some(self.size(range.at, range.end))
+    pub(crate) fn next_range(&mut self, connection: usize, read: ByteCount) -> Option<ByteCount> {
+        self.asked.resize(self.asked.len().max(connection + 1), RequestState::Idle);
+        let at = self.begin_range()?;
+        let range = ChunkRange { at, end: self.next_begun(at), before: read };
+        self.asked[connection] = RequestState::Waiting(range);
+        Some(self.chunk_bytes(range.at, range.end))
     }
 
     /// Notes that a connection has received `read` bytes in all.
-    pub(crate) fn arrived(&mut self, connection: usize, read: ByteCount) -> Arrived {
+    pub(crate) fn record_arrival(&mut self, connection: usize, read: ByteCount) -> ArrivedPart {
         let mut range = match self.asked.get(connection) {
-            Some(Asked::Receiving(range)) => *range,
-            Some(Asked::Waiting(range)) if read > range.before => *range,
-            Some(Asked::Robbed(before)) if read > *before => return self.ends(connection, Arrived::UpToAnother),
-            _ => return Arrived::Part,
+            Some(RequestState::Receiving(range)) => *range,
+            Some(RequestState::Waiting(range)) if read > range.before => *range,
+            Some(RequestState::Robbed(before)) if read > *before => {
+                return self.end_range(connection, ArrivedPart::UpToAnother);
+            }
+            _ => return ArrivedPart::Part,
         };
         loop {
-            let whole = range.before + self.size(range.at, range.at + 1);
+            let whole = range.before + self.chunk_bytes(range.at, range.at + 1);
             if read < whole {
-                self.asked[connection] = Asked::Receiving(range);
-                return Arrived::Part;
+                self.asked[connection] = RequestState::Receiving(range);
+                return ArrivedPart::Part;
             }
-            self.chunks[range.at] = Chunk::Whole;
+            self.chunks[range.at] = ChunkState::Whole;
             self.left -= 1;
-            range = Range { at: range.at + 1, before: whole, ..range };
+            range = ChunkRange { at: range.at + 1, before: whole, ..range };
             if range.at == range.end {
-                return self.ends(connection, Arrived::All);
+                return self.end_range(connection, ArrivedPart::All);
             }
-            if self.chunks[range.at] != Chunk::Free && !self.robs(range.at) {
-                return self.ends(connection, Arrived::UpToAnother);
+            if self.chunks[range.at] != ChunkState::Free && !self.rob_chunk(range.at) {
+                return self.end_range(connection, ArrivedPart::UpToAnother);
             }
-            self.chunks[range.at] = Chunk::Begun;
+            self.chunks[range.at] = ChunkState::Begun;
         }
     }
 
-    fn ends(&mut self, connection: usize, arrived: Arrived) -> Arrived {
-        self.asked[connection] = Asked::Idle;
+    fn end_range(&mut self, connection: usize, arrived: ArrivedPart) -> ArrivedPart {
+        self.asked[connection] = RequestState::Idle;
         arrived
     }
 
     /// Takes a chunk from a connection that waits for its first byte (`SegmentMan::getCleanSegmentIfOwnerIsIdle`).
     /// Returns whether there is one.
-    fn robs(&mut self, chunk: usize) -> bool {
-        let waits = |asked: &&mut Asked| matches!(asked, Asked::Waiting(range) if range.at == chunk);
+    fn rob_chunk(&mut self, chunk: usize) -> bool {
+        let waits = |asked: &&mut RequestState| matches!(asked, RequestState::Waiting(range) if range.at == chunk);
         let Some(owner) = self.asked.iter_mut().find(waits) else { return false };
-        if let Asked::Waiting(range) = owner {
-            *owner = Asked::Robbed(range.before);
+        if let RequestState::Waiting(range) = owner {
+            *owner = RequestState::Robbed(range.before);
         }
         true
     }
 
     /// Returns true if a connection is to receive more of what it was asked for.
-    pub(crate) fn receives(&self, connection: usize) -> bool {
-        self.asked.get(connection).is_some_and(|asked| !matches!(asked, Asked::Idle))
+    pub(crate) fn is_receiving(&self, connection: usize) -> bool {
+        self.asked.get(connection).is_some_and(|asked| !matches!(asked, RequestState::Idle))
     }
 
     /// Returns the bytes of the chunks that are not there.
-    pub(crate) fn missing(&self) -> ByteCount {
-        let missing = (0..self.chunks.len()).filter(|at| self.chunks[*at] != Chunk::Whole);
-        missing.map(|at| self.size(at, at + 1)).sum()
+    pub(crate) fn missing_bytes(&self) -> ByteCount {
+        let missing = (0..self.chunks.len()).filter(|at| self.chunks[*at] != ChunkState::Whole);
+        missing.map(|at| self.chunk_bytes(at, at + 1)).sum()
     }
 
     /// Returns true if the file is there.
@@ -214,12 +216,12 @@ impl Ranges {
 
     /// Begins the second half of the largest range of free chunks, or all of it where no connection
     /// receives the chunk before it (`BitfieldMan::getSparseMissingUnusedIndex`).
-    fn begin(&mut self) -> Option<usize> {
+    fn begin_range(&mut self) -> Option<usize> {
         let count = self.chunks.len();
         let (mut best, mut from) = (None, 0);
-        while let Some(start) = (from..count).find(|at| self.chunks[*at] == Chunk::Free) {
-            let end = (start..count).find(|at| self.chunks[*at] != Chunk::Free).unwrap_or(count);
-            let is_received = start > 0 && self.chunks[start - 1] == Chunk::Begun;
+        while let Some(start) = (from..count).find(|at| self.chunks[*at] == ChunkState::Free) {
+            let end = (start..count).find(|at| self.chunks[*at] != ChunkState::Free).unwrap_or(count);
+            let is_received = start > 0 && self.chunks[start - 1] == ChunkState::Begun;
             let at = if is_received { start.midpoint(end) } else { start };
             if best.is_none_or(|(_, size)| size < end - at) {
                 best = Some((at, end - at));
@@ -227,16 +229,16 @@ impl Ranges {
             from = end;
         }
         let (at, _) = best?;
-        self.chunks[at] = Chunk::Begun;
+        self.chunks[at] = ChunkState::Begun;
         Some(at)
     }
 
     fn next_begun(&self, at: usize) -> usize {
-        (at + 1..self.chunks.len()).find(|next| self.chunks[*next] != Chunk::Free).unwrap_or(self.chunks.len())
+        (at + 1..self.chunks.len()).find(|next| self.chunks[*next] != ChunkState::Free).unwrap_or(self.chunks.len())
     }
 
     /// Returns the bytes from one chunk to another.
-    fn size(&self, from: usize, to: usize) -> ByteCount {
+    fn chunk_bytes(&self, from: usize, to: usize) -> ByteCount {
         let whole = self.chunk * (to - from) as u64;
         if to == self.chunks.len() { whole.saturating_sub(self.chunk) + self.last } else { whole }
     }
@@ -248,8 +250,8 @@ mod tests {
 
     const CHUNK: ByteCount = ByteCount::new(10);
 
-    fn ranges(total: u64) -> Ranges {
-        Ranges::new(ByteCount::new(total), CHUNK)
+    fn ranges(total: u64) -> FileRanges {
+        FileRanges::new(ByteCount::new(total), CHUNK)
     }
 
     fn bytes(all: &[u64]) -> Vec<ByteCount> {
@@ -268,19 +270,19 @@ mod tests {
         let mut ranges = ranges(160);
         ranges.at_first(2);
         let read = ByteCount::new;
-        assert_eq!(ranges.arrived(1, read(79)), Arrived::Part);
-        assert_eq!(ranges.arrived(1, read(80)), Arrived::All);
+        assert_eq!(ranges.record_arrival(1, read(79)), ArrivedPart::Part);
+        assert_eq!(ranges.record_arrival(1, read(80)), ArrivedPart::All);
         // Of seven chunks behind the first one, that is from the fourth on.
-        assert_eq!(ranges.ask(1, read(80)), Some(read(40)));
-        assert_eq!(ranges.arrived(1, read(81)), Arrived::Part);
-        assert_eq!(ranges.arrived(0, read(39)), Arrived::Part);
-        assert_eq!(ranges.arrived(0, read(45)), Arrived::UpToAnother);
-        assert_eq!(ranges.ask(2, read(0)), Some(read(20)));
-        assert_eq!(ranges.arrived(2, read(1)), Arrived::Part);
-        assert_eq!(ranges.arrived(1, read(100)), Arrived::UpToAnother);
+        assert_eq!(ranges.next_range(1, read(80)), Some(read(40)));
+        assert_eq!(ranges.record_arrival(1, read(81)), ArrivedPart::Part);
+        assert_eq!(ranges.record_arrival(0, read(39)), ArrivedPart::Part);
+        assert_eq!(ranges.record_arrival(0, read(45)), ArrivedPart::UpToAnother);
+        assert_eq!(ranges.next_range(2, read(0)), Some(read(20)));
+        assert_eq!(ranges.record_arrival(2, read(1)), ArrivedPart::Part);
+        assert_eq!(ranges.record_arrival(1, read(100)), ArrivedPart::UpToAnother);
         assert!(!ranges.is_complete());
-        assert_eq!(ranges.arrived(2, read(20)), Arrived::All);
-        assert!(ranges.is_complete() && ranges.ask(2, read(20)).is_none());
+        assert_eq!(ranges.record_arrival(2, read(20)), ArrivedPart::All);
+        assert!(ranges.is_complete() && ranges.next_range(2, read(20)).is_none());
     }
 
     #[test]
@@ -288,22 +290,22 @@ mod tests {
         let mut ranges = ranges(40);
         let read = ByteCount::new;
         assert_eq!(ranges.at_first(2), bytes(&[40, 20]));
-        assert_eq!(ranges.arrived(0, read(25)), Arrived::Part);
+        assert_eq!(ranges.record_arrival(0, read(25)), ArrivedPart::Part);
         // Its first bytes come too late: it is closed, and asks for what is left.
-        assert_eq!(ranges.arrived(1, read(0)), Arrived::Part);
-        assert_eq!(ranges.arrived(1, read(1)), Arrived::UpToAnother);
-        assert_eq!(ranges.ask(2, read(0)), Some(CHUNK));
-        assert_eq!(ranges.arrived(2, read(10)), Arrived::All);
-        assert_eq!(ranges.arrived(0, read(30)), Arrived::UpToAnother);
+        assert_eq!(ranges.record_arrival(1, read(0)), ArrivedPart::Part);
+        assert_eq!(ranges.record_arrival(1, read(1)), ArrivedPart::UpToAnother);
+        assert_eq!(ranges.next_range(2, read(0)), Some(CHUNK));
+        assert_eq!(ranges.record_arrival(2, read(10)), ArrivedPart::All);
+        assert_eq!(ranges.record_arrival(0, read(30)), ArrivedPart::UpToAnother);
         assert!(ranges.is_complete());
     }
 
     #[test]
     fn the_last_chunk_of_a_queue_is_what_is_left() {
-        let mut queue = Queue { left: ByteCount::new(25), chunk: CHUNK };
-        assert_eq!((queue.take(), queue.take()), (Some(CHUNK), Some(CHUNK)));
-        assert_eq!(queue.left(), ByteCount::new(5));
-        assert_eq!((queue.take(), queue.take()), (Some(ByteCount::new(5)), None));
-        assert_eq!(queue.left(), ByteCount::ZERO);
+        let mut queue = ChunkQueue { left: ByteCount::new(25), chunk: CHUNK };
+        assert_eq!((queue.take_chunk(), queue.take_chunk()), (Some(CHUNK), Some(CHUNK)));
+        assert_eq!(queue.remaining_bytes(), ByteCount::new(5));
+        assert_eq!((queue.take_chunk(), queue.take_chunk()), (Some(ByteCount::new(5)), None));
+        assert_eq!(queue.remaining_bytes(), ByteCount::ZERO);
     }
 }

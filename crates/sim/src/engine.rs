@@ -2,24 +2,24 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use fullpipe_link::{Counters, Direction, Train, packets_within, take_first};
+use fullpipe_link::{DirectionCounters, LinkDirection, Train, packets_within, take_first};
 use fullpipe_model::datagrams;
 use fullpipe_record::{Sample, Transport};
-use fullpipe_tcp::{Ack, Burst, Clock, Receiver, Sender};
+use fullpipe_tcp::{AckSegment, HostClock, Receiver, SegmentBurst, Sender};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use crate::captures::{Captures, End};
-use crate::connection::Connection;
-use crate::cross_traffic::Load;
-use crate::datagrams::{DatagramStream, Echoes, check_number};
-use crate::division::{Arrived, Divided};
-use crate::flow::{Flow, WAKES_WITHIN};
-use crate::packet::{Content, Packet};
-use crate::program::{Sink, Source};
-use crate::sampling::{Sampler, sending_ends};
-use crate::{CrossTraffic, Division, Granularity, NotModelled, Plan, lasts};
+use crate::captures::{PathCaptures, PathEnd};
+use crate::connection::ConnectionSetup;
+use crate::cross_traffic::CrossLoad;
+use crate::datagrams::{DatagramStream, EchoRequests, check_number};
+use crate::division::{ArrivedPart, DividedTransfer};
+use crate::flow::{SimulatedFlow, WAKES_WITHIN};
+use crate::packet::{PacketContent, SimulatedPacket};
+use crate::program::{ReceivingProgram, SendingProgram};
+use crate::sampling::{TransferSampler, sending_ends};
+use crate::{CrossTraffic, NotModelled, SimulationPlan, TrainGranularity, TransferDivision, load_duration};
 
 /// The first connection begins within so much of when it may: a program takes part of a millisecond, by which the
 /// stamps of both hosts count, to do so.
@@ -37,42 +37,42 @@ const DATAGRAMS: u32 = 1 << 31;
 /// then the sample. So nothing depends on when, and how often, it is [run](Self::run_until).
 #[derive(Debug)]
 pub struct Simulation {
-    pub(crate) plan: Plan,
-    pub(crate) connection: Connection,
-    forward: Direction<Packet>,
-    reverse: Direction<Packet>,
+    pub(crate) plan: SimulationPlan,
+    pub(crate) connection: ConnectionSetup,
+    forward: LinkDirection<SimulatedPacket>,
+    reverse: LinkDirection<SimulatedPacket>,
     /// Of the transfer, and then of other loads.
-    pub(crate) flows: Vec<Flow>,
+    pub(crate) flows: Vec<SimulatedFlow>,
     /// Streams of datagrams of the transfer, and then of other loads.
     pub(crate) datagrams: Vec<DatagramStream>,
-    pub(crate) loads: Vec<Load>,
+    pub(crate) loads: Vec<CrossLoad>,
     /// Echo requests, where the load itself has no round-trip time.
-    pub(crate) echoes: Option<Echoes>,
+    pub(crate) echoes: Option<EchoRequests>,
     /// When the transfer begins.
     pub(crate) origin: Time,
     /// The counts of the path by then.
-    pub(crate) before: Option<Counters>,
+    pub(crate) before: Option<DirectionCounters>,
     /// When a load begins or ends, or an echo request is due.
     agenda: Option<Time>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     pub(crate) now: Time,
-    pub(crate) sampler: Sampler,
-    pub(crate) stage: Stage,
+    pub(crate) sampler: TransferSampler,
+    pub(crate) stage: TransferStage,
     events: u64,
     /// Packets of the longest train that the path carries whole, unless it carries them as the laboratory does.
     longest_train: SegCount,
     /// Connections that have not sent everything, of a transfer that ends by its bytes in equal parts.
     pending: usize,
     /// The bytes that are left for the connections.
-    divided: Divided,
-    maker: Maker,
+    divided: DividedTransfer,
+    maker: FlowMaker,
     /// Of both ends, if it is captured.
-    captures: Option<Captures>,
+    captures: Option<PathCaptures>,
 }
 
 /// The course of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum TransferStage {
     /// Programs write, until then at the latest.
     Flowing { until: Time },
     /// The programs stopped at the first time. The other end counts what arrives until that is known there, at the
@@ -88,8 +88,8 @@ impl Simulation {
     /// # Errors
     ///
     /// Fails if the plan asks for something that is not modelled.
-    pub fn new(plan: Plan) -> Result<Self, NotModelled> {
-        let mut simulation = Self::prepared(plan)?;
+    pub fn new(plan: SimulationPlan) -> Result<Self, NotModelled> {
+        let mut simulation = Self::new_prepared(plan)?;
         simulation.start();
         Ok(simulation)
     }
@@ -99,25 +99,25 @@ impl Simulation {
     /// # Errors
     ///
     /// As [`Self::new`].
-    pub fn captured(plan: Plan) -> Result<Self, NotModelled> {
-        let mut simulation = Self::prepared(plan)?;
-        simulation.captures = Some(Captures::new(&simulation.plan, &simulation.connection));
+    pub fn with_captures(plan: SimulationPlan) -> Result<Self, NotModelled> {
+        let mut simulation = Self::new_prepared(plan)?;
+        simulation.captures = Some(PathCaptures::new(&simulation.plan, &simulation.connection));
         simulation.start();
         Ok(simulation)
     }
 
-    fn prepared(plan: Plan) -> Result<Self, NotModelled> {
-        let plan = resolved(plan);
-        let connection = Connection::new(&plan)?;
+    fn new_prepared(plan: SimulationPlan) -> Result<Self, NotModelled> {
+        let plan = resolve_write_size(plan);
+        let connection = ConnectionSetup::new(&plan)?;
         check_number(&plan)?;
         let origin = Time::ZERO + plan.lead;
-        let [forward, reverse] = Direction::both(&plan.path, plan.seed);
-        let mut streams = Streams::new(&plan, &forward);
-        let mut divided = Divided::new(plan.division, plan.request.bytes);
-        streams.add(&plan, origin, &mut divided)?;
+        let [forward, reverse] = LinkDirection::new_pair(&plan.path, plan.seed);
+        let mut streams = PreparedStreams::new(&plan, &forward);
+        let mut divided = DividedTransfer::new(plan.division, plan.request.bytes);
+        streams.add_streams(&plan, origin, &mut divided)?;
         let pending = streams.flows.len();
         let loads = streams.add_loads(&plan)?;
-        let Streams { mut flows, datagrams, maker, .. } = streams;
+        let PreparedStreams { mut flows, datagrams, maker, .. } = streams;
         // What ends by its bytes, and what counts at a moment of its own, needs each read at its time.
         let defers_reads = plan.request.bytes.is_none() && loads.is_empty();
         let wakes_early = wakes_early(&plan);
@@ -129,18 +129,18 @@ impl Simulation {
             longest_train: longest_train(&plan),
             forward,
             reverse,
-            sampler: Sampler::new(&plan),
-            stage: Stage::Flowing { until: origin + lasts(&plan.request) },
+            sampler: TransferSampler::new(&plan),
+            stage: TransferStage::Flowing { until: origin + load_duration(&plan.request) },
             pending,
             divided,
             maker,
-            echoes: (plan.request.transport == Transport::Udp).then(|| Echoes::new(&plan.path, origin)),
+            echoes: (plan.request.transport == Transport::Udp).then(|| EchoRequests::new(&plan.path, origin)),
             connection,
             flows,
             datagrams,
             loads,
             origin,
-            before: (origin == Time::ZERO).then(Counters::default),
+            before: (origin == Time::ZERO).then(DirectionCounters::default),
             agenda: None,
             plan,
             timers: BinaryHeap::new(),
@@ -152,11 +152,11 @@ impl Simulation {
 
     /// Lets everything happen up to and at `until`, or until the transfer is over.
     pub fn run_until(&mut self, until: Time) {
-        while !self.advance(until, u32::MAX) {}
+        while !self.advance_to(until, u32::MAX) {}
     }
 
     /// As [`Self::run_until`], but lets at most so many `events` happen. Returns whether it got there.
-    pub fn advance(&mut self, until: Time, events: u32) -> bool {
+    pub fn advance_to(&mut self, until: Time, events: u32) -> bool {
         for _ in 0..events {
             if self.is_over() {
                 return true;
@@ -169,18 +169,18 @@ impl Simulation {
             };
             self.now = next;
             self.events += 1;
-            self.step(next);
+            self.advance_step(next);
         }
         self.is_over()
     }
 
     /// Returns true if the time of the transfer has passed, or all its bytes have been read, and both ends know.
     pub fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over { .. })
+        matches!(self.stage, TransferStage::Over { .. })
     }
 
     /// Returns the moment up to which it has run.
-    pub fn now(&self) -> Time {
+    pub fn current_time(&self) -> Time {
         self.now
     }
 
@@ -197,35 +197,35 @@ impl Simulation {
             if let Some(flow) = self.flows.get_mut(index) {
                 flow.sender.use_congestion(self.now, control, seed);
             }
-            self.serve(index);
+            self.serve_connection(index);
         }
         Ok(())
     }
 
     /// Returns the counts of the path, forward and reverse.
-    pub fn counters(&mut self) -> [Counters; 2] {
-        [self.forward.counters(self.now), self.reverse.counters(self.now)]
+    pub fn path_counters(&mut self) -> [DirectionCounters; 2] {
+        [self.forward.counters_at(self.now), self.reverse.counters_at(self.now)]
     }
 
     /// Returns the captures of the sender and of the receiver so far, as bytes of files in pcap; `None` if none were
     /// asked for, or they were taken before. The first 128 bytes of each packet of TCP are in them, without checksums:
     /// handshakes, and trains whole.
     pub fn take_captures(&mut self) -> Option<[Vec<u8>; 2]> {
-        self.captures.take().map(Captures::into_files)
+        self.captures.take().map(PathCaptures::into_files)
     }
 
     /// Returns the state of the sending end of each connection of the transfer itself.
-    pub fn senders(&self) -> Vec<Sample> {
+    pub fn sender_samples(&self) -> Vec<Sample> {
         sending_ends(self.now, self.own_flows(), &self.connection, &self.plan)
     }
 
     /// Returns the bytes that wait for the link in the direction of the data or are being sent, as the path's framing
     /// counts them; zero on a path without a rate.
-    pub fn queued(&mut self) -> ByteCount {
+    pub fn queued_bytes(&mut self) -> ByteCount {
         if self.plan.path.forward.rate.is_none() {
             return ByteCount::ZERO;
         }
-        let counted = self.forward.counters(self.now);
+        let counted = self.forward.counters_at(self.now);
         let never_sent =
             [counted.lost, counted.expired, counted.too_big, counted.policed, counted.overflowed, counted.aqm_dropped];
         let gone: ByteCount = never_sent.iter().map(|tally| tally.bytes).sum();
@@ -233,18 +233,20 @@ impl Simulation {
     }
 
     /// Returns the number of events so far.
-    pub fn events(&self) -> u64 {
+    pub fn event_count(&self) -> u64 {
         self.events
     }
 
     /// Returns the segments that both ends of each connection of the transfer have counted: retransmitted, and
     /// acknowledged.
-    pub fn segments(&self) -> impl Iterator<Item = [u64; 2]> + '_ {
-        self.own_flows().iter().map(|flow| [flow.sender.retransmits().get(), flow.sender.acknowledged_segments()])
+    pub fn segment_counts(&self) -> impl Iterator<Item = [u64; 2]> + '_ {
+        self.own_flows()
+            .iter()
+            .map(|flow| [flow.sender.retransmitted_segments().get(), flow.sender.acknowledged_segments()])
     }
 
     /// The connections of the transfer itself.
-    pub(crate) fn own_flows(&self) -> &[Flow] {
+    pub(crate) fn own_flows(&self) -> &[SimulatedFlow] {
         let own = if self.plan.request.transport == Transport::Tcp { self.plan.request.streams } else { 0 };
         self.flows.get(..usize::from(own)).unwrap_or_default()
     }
@@ -256,65 +258,68 @@ impl Simulation {
     }
 
     /// Takes the samples of the transfer that are due at `at`; all where it is over.
-    pub(crate) fn sample(&mut self, at: Time) {
+    pub(crate) fn take_samples(&mut self, at: Time) {
         let (own, is_over) = (usize::from(self.plan.request.streams), self.is_over());
         self.catch_up(at);
         match self.plan.request.transport {
             Transport::Tcp => {
                 let flows = self.flows.get(..own).unwrap_or_default();
-                self.sampler.take(at, is_over, flows, (&self.connection, &self.plan));
+                self.sampler.take_due(at, is_over, flows, (&self.connection, &self.plan));
             }
-            Transport::Udp => self.sampler.mark(at, self.datagrams.get(..own).unwrap_or_default()),
+            Transport::Udp => self.sampler.count_datagrams(at, self.datagrams.get(..own).unwrap_or_default()),
         }
     }
 
     fn start(&mut self) {
         for flow in 0..self.flows.len() {
-            self.serve(flow);
+            self.serve_connection(flow);
         }
         for (stream, index) in self.datagrams.iter().zip(0..) {
-            self.timers.extend(stream.deadline().map(|at| Reverse((at, index | DATAGRAMS))));
+            self.timers.extend(stream.next_deadline().map(|at| Reverse((at, index | DATAGRAMS))));
         }
         self.plan_ahead();
     }
 
     /// Notes when something of the agenda is due.
     fn plan_ahead(&mut self) {
-        let loads = self.loads.iter().filter_map(Load::deadline).min();
-        let echo = self.echoes.as_ref().filter(|_| self.is_flowing()).map(Echoes::due);
+        let loads = self.loads.iter().filter_map(CrossLoad::next_deadline).min();
+        let echo = self.echoes.as_ref().filter(|_| self.is_flowing()).map(EchoRequests::due_time);
         let begin = self.before.is_none().then_some(self.origin);
-        self.agenda = Time::earlier(loads, Time::earlier(echo, begin));
+        self.agenda = Time::earlier_deadline(loads, Time::earlier_deadline(echo, begin));
     }
 
     fn is_flowing(&self) -> bool {
-        matches!(self.stage, Stage::Flowing { .. })
+        matches!(self.stage, TransferStage::Flowing { .. })
     }
 
     /// Does what is due of the agenda.
-    fn attend(&mut self, now: Time) {
+    fn attend_agenda(&mut self, now: Time) {
         if self.before.is_none() && self.origin <= now {
-            self.before = Some(self.forward.counters(now));
+            self.before = Some(self.forward.counters_at(now));
         }
         for load in &mut self.loads {
-            load.attend(now, &mut self.flows, &mut self.datagrams);
+            load.attend_due(now, &mut self.flows, &mut self.datagrams);
         }
         let is_flowing = self.is_flowing();
-        while let Some(echoes) = self.echoes.as_mut().filter(|echoes| is_flowing && echoes.due() <= now) {
-            self.forward.offer(now, echoes.request());
+        while let Some(echoes) = self.echoes.as_mut().filter(|echoes| is_flowing && echoes.due_time() <= now) {
+            self.forward.offer_train(now, echoes.next_request());
         }
         self.plan_ahead();
     }
 
     fn next_event(&self) -> Option<Time> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        let links = Time::earlier(self.forward.next_deadline(), self.reverse.next_deadline());
-        Time::earlier(links, Time::earlier(timer, Time::earlier(self.agenda, self.stage_ends())))
+        let links = Time::earlier_deadline(self.forward.next_deadline(), self.reverse.next_deadline());
+        Time::earlier_deadline(
+            links,
+            Time::earlier_deadline(timer, Time::earlier_deadline(self.agenda, self.stage_ends())),
+        )
     }
 
     fn stage_ends(&self) -> Option<Time> {
         match self.stage {
-            Stage::Flowing { until } | Stage::Ending { until, .. } => Some(until),
-            Stage::Over { .. } => None,
+            TransferStage::Flowing { until } | TransferStage::Ending { until, .. } => Some(until),
+            TransferStage::Over { .. } => None,
         }
     }
 
@@ -337,19 +342,19 @@ impl Simulation {
 
     fn end_stage(&mut self, now: Time) {
         match self.stage {
-            Stage::Flowing { .. } => {
+            TransferStage::Flowing { .. } => {
                 self.defer_no_reads(now);
                 let own = self.own_flows().len();
-                self.sampler.count(now, true, self.flows.get(..own).unwrap_or_default());
-                self.flows.iter_mut().for_each(Flow::stop);
+                self.sampler.count_flows(now, true, self.flows.get(..own).unwrap_or_default());
+                self.flows.iter_mut().for_each(SimulatedFlow::stop);
                 self.datagrams.iter_mut().for_each(DatagramStream::stop);
                 for load in &mut self.loads {
                     load.stop(now, &mut self.flows, &mut self.datagrams);
                 }
-                self.stage = Stage::Ending { stopped: now, until: self.announce_end(now) };
+                self.stage = TransferStage::Ending { stopped: now, until: self.announce_end(now) };
             }
-            Stage::Ending { stopped, .. } => self.stage = Stage::Over { stopped },
-            Stage::Over { .. } => {}
+            TransferStage::Ending { stopped, .. } => self.stage = TransferStage::Over { stopped },
+            TransferStage::Over { .. } => {}
         }
     }
 
@@ -363,7 +368,7 @@ impl Simulation {
         }
         let queue = way.rate.zip(way.queue).map_or(Span::ZERO, |(rate, queue)| rate.time_for(queue));
         let bytes = self.connection.acknowledgement;
-        let accepted = self.forward.offer(now, Packet::end(bytes)).accepted > SegCount::ZERO;
+        let accepted = self.forward.offer_train(now, SimulatedPacket::end_packet(bytes)).accepted > SegCount::ZERO;
         // Where the queue's management drops it, it never arrives.
         let waits = (queue * 2).clamp(Span::from_millis(1), Span::from_secs(2));
         now + way.delay + if accepted { waits } else { Span::ZERO }
@@ -371,21 +376,21 @@ impl Simulation {
 
     /// Takes the samples that are due before `next`; one that is due then comes after what happens then.
     fn sample_until(&mut self, next: Time) {
-        while self.sampler.due() < next {
-            self.sample(self.sampler.due());
+        while self.sampler.due_time() < next {
+            self.take_samples(self.sampler.due_time());
         }
     }
 
-    fn step(&mut self, now: Time) {
-        while let Some(delivery) = self.forward.pop(now) {
+    fn advance_step(&mut self, now: Time) {
+        while let Some(delivery) = self.forward.pop_arrived(now) {
             match delivery.train.content {
                 // The far end's kernel answers at once.
-                Content::Echo(_) => drop(self.reverse.offer(now, delivery.train)),
-                _ => self.deliver(delivery.train),
+                PacketContent::Echo(_) => drop(self.reverse.offer_train(now, delivery.train)),
+                _ => self.deliver_packet(delivery.train),
             }
         }
-        while let Some(delivery) = self.reverse.pop(now) {
-            self.deliver(delivery.train);
+        while let Some(delivery) = self.reverse.pop_arrived(now) {
+            self.deliver_packet(delivery.train);
         }
         while let Some(&Reverse((at, flow))) = self.timers.peek()
             && at <= now
@@ -396,89 +401,90 @@ impl Simulation {
                 continue;
             }
             let flow = flow as usize;
-            if self.flows.get_mut(flow).is_some_and(|flow| flow.disarm(at)) {
-                self.expire(flow);
+            if self.flows.get_mut(flow).is_some_and(|flow| flow.disarm_deadline(at)) {
+                self.expire_deadline(flow);
             }
         }
         if self.agenda.is_some_and(|at| at <= now) {
-            self.attend(now);
+            self.attend_agenda(now);
         }
         if self.stage_ends().is_some_and(|at| at <= now) {
             self.end_stage(now);
         }
     }
 
-    fn deliver(&mut self, packet: Packet) {
-        let (now, index, segments) = (self.now, packet.flow as usize, packet.segments());
-        if let (Content::End, Stage::Ending { stopped, .. }) = (&packet.content, self.stage) {
-            self.stage = Stage::Over { stopped };
+    fn deliver_packet(&mut self, packet: SimulatedPacket) {
+        let (now, index, segments) = (self.now, packet.flow as usize, packet.segment_count());
+        if let (PacketContent::End, TransferStage::Ending { stopped, .. }) = (&packet.content, self.stage) {
+            self.stage = TransferStage::Over { stopped };
         }
         if packet.is_spoiled {
             return;
         }
-        let arrives_at = if matches!(packet.content, Content::Data(_)) { End::Receiver } else { End::Sender };
-        self.capture(arrives_at, &packet);
+        let arrives_at =
+            if matches!(packet.content, PacketContent::Data(_)) { PathEnd::Receiver } else { PathEnd::Sender };
+        self.capture_packet(arrives_at, &packet);
         match packet.content {
-            Content::Data(data) => {
+            PacketContent::Data(data) => {
                 let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_closed()) else { return };
                 flow.catch_up(now);
-                let answer = flow.receiver.arrived(now, &data.burst(segments));
+                let answer = flow.receiver.receive_burst(now, &data.segment_burst(segments));
                 let after_read = flow.read(now);
                 if let Some(ack) = answer {
-                    self.acknowledge(index, ack);
+                    self.process_acknowledgement(index, ack);
                 }
                 if let Some(ack) = after_read {
-                    self.acknowledge(index, ack);
+                    self.process_acknowledgement(index, ack);
                 }
                 let due = self.flows.get_mut(index).and_then(|flow| flow.arm_receiver(now));
                 self.queue_timer(index, due);
-                self.settle(index);
+                self.settle_connection(index);
             }
-            content @ Content::Acknowledgement { .. } => {
+            content @ PacketContent::Acknowledgement { .. } => {
                 let Some(flow) = self.flows.get_mut(index) else { return };
                 let Some(ack) = content.into_ack(flow.wire.scales[1]) else { return };
-                flow.sender.acknowledged(now, &ack);
+                flow.sender.receive_ack(now, &ack);
                 self.send_all(index);
                 let due = self.flows.get_mut(index).and_then(|flow| flow.arm_sender(now));
                 self.queue_timer(index, due);
             }
-            Content::Datagrams(numbered) => {
+            PacketContent::Datagrams(numbered) => {
                 if let Some(stream) = self.datagrams.get_mut((packet.flow & !DATAGRAMS) as usize) {
-                    stream.arrived(now, segments.get(), numbered);
+                    stream.record_arrivals(now, segments.get(), numbered);
                 }
             }
-            Content::TooBig => {
+            PacketContent::TooBig => {
                 self.flows.get_mut(index).into_iter().for_each(|flow| flow.learn_of_narrow_link(now));
-                self.serve(index);
+                self.serve_connection(index);
             }
-            Content::Echo(number) => {
-                self.echoes.iter_mut().for_each(|echoes| echoes.answered(now, number));
+            PacketContent::Echo(number) => {
+                self.echoes.iter_mut().for_each(|echoes| echoes.record_answer(now, number));
             }
-            Content::End => {}
+            PacketContent::End => {}
         }
     }
 
-    fn expire(&mut self, index: usize) {
+    fn expire_deadline(&mut self, index: usize) {
         let now = self.now;
         let Some(flow) = self.flows.get_mut(index) else { return };
         let sends = flow.sends_at(now);
         flow.catch_up(now);
-        let delayed = flow.wake(now);
+        let delayed = flow.wake_timers(now);
         let after_read = flow.read(now);
         if let Some(ack) = delayed {
-            self.acknowledge(index, ack);
+            self.process_acknowledgement(index, ack);
         }
         if let Some(ack) = after_read {
-            self.acknowledge(index, ack);
+            self.process_acknowledgement(index, ack);
         }
-        self.settle(index);
-        if sends { self.serve(index) } else { self.arm(index) }
+        self.settle_connection(index);
+        if sends { self.serve_connection(index) } else { self.arm_deadline(index) }
     }
 
     /// Sends what a connection may send, and queues its next deadline.
-    fn serve(&mut self, index: usize) {
+    fn serve_connection(&mut self, index: usize) {
         self.send_all(index);
-        self.arm(index);
+        self.arm_deadline(index);
     }
 
     /// Sends what a connection may send.
@@ -486,12 +492,12 @@ impl Simulation {
         let now = self.now;
         loop {
             while let Some(flow) = self.flows.get_mut(index)
-                && let Some(burst) = flow.next(now)
+                && let Some(burst) = flow.next_burst(now)
             {
-                let (first, short) = flow.parts(burst);
-                self.send(index, first);
+                let (first, short) = flow.split_burst(burst);
+                self.send_burst(index, first);
                 if let Some(short) = short {
-                    self.send(index, short);
+                    self.send_burst(index, short);
                 }
             }
             if !self.takes_chunk(index) {
@@ -501,28 +507,28 @@ impl Simulation {
     }
 
     /// Sends segments whose packets have so many bytes each.
-    fn send(&mut self, index: usize, (burst, bytes): (Burst, ByteCount)) {
-        let packet = Packet::data(index as u32, bytes, &burst);
-        self.capture(End::Sender, &packet);
-        self.offer(packet);
+    fn send_burst(&mut self, index: usize, (burst, bytes): (SegmentBurst, ByteCount)) {
+        let packet = SimulatedPacket::data_packet(index as u32, bytes, &burst);
+        self.capture_packet(PathEnd::Sender, &packet);
+        self.offer_packet(packet);
     }
 
     /// Gives a connection that has written everything the next chunk of the queue. Returns whether there was one.
     fn takes_chunk(&mut self, index: usize) -> bool {
-        let Divided::Queue(queue) = &mut self.divided else { return false };
+        let DividedTransfer::Queue(queue) = &mut self.divided else { return false };
         let flow = self.flows.get_mut(index).filter(|flow| flow.has_written_all() && !flow.sender.is_dead());
-        flow.is_some_and(|flow| queue.take().map(|chunk| flow.grant(chunk)).is_some())
+        flow.is_some_and(|flow| queue.take_chunk().map(|chunk| flow.grant_bytes(chunk)).is_some())
     }
 
     /// Sends what is due of a stream of datagrams.
     fn send_datagrams(&mut self, number: u32) {
         let now = self.now;
         let Some(stream) = self.datagrams.get_mut((number & !DATAGRAMS) as usize) else { return };
-        let due = stream.next(now, number);
-        let next = stream.deadline();
+        let due = stream.next_burst(now, number);
+        let next = stream.next_deadline();
         self.timers.extend(next.map(|at| Reverse((at, number))));
         if let Some(packet) = due {
-            self.offer(packet);
+            self.offer_packet(packet);
         }
         let own = self.own_datagrams();
         if self.is_flowing() && !own.is_empty() && own.iter().all(DatagramStream::has_sent_all) {
@@ -530,7 +536,7 @@ impl Simulation {
         }
     }
 
-    fn offer(&mut self, mut packet: Packet) {
+    fn offer_packet(&mut self, mut packet: SimulatedPacket) {
         while let Some(first) = self.cut_first(&mut packet) {
             self.offer_whole(first);
         }
@@ -539,37 +545,37 @@ impl Simulation {
 
     /// Takes the first of the parts in which the path carries `packet` out of it; `None` if there is one alone.
     #[inline]
-    fn cut_first(&self, packet: &mut Packet) -> Option<Packet> {
+    fn cut_first(&self, packet: &mut SimulatedPacket) -> Option<SimulatedPacket> {
         match self.plan.granularity {
-            Granularity::Cut => self.forward.cut_first(packet),
-            Granularity::Segment | Granularity::Train => take_first(packet, self.longest_train),
+            TrainGranularity::Cut => self.forward.cut_first(packet),
+            TrainGranularity::Segment | TrainGranularity::Train => take_first(packet, self.longest_train),
         }
     }
 
-    fn offer_whole(&mut self, packet: Packet) {
-        if let Some(reply) = self.forward.offer(self.now, packet).reply {
-            self.reverse.offer(self.now, reply);
+    fn offer_whole(&mut self, packet: SimulatedPacket) {
+        if let Some(reply) = self.forward.offer_train(self.now, packet).reply {
+            self.reverse.offer_train(self.now, reply);
         }
     }
 
-    fn acknowledge(&mut self, index: usize, ack: Ack) {
+    fn process_acknowledgement(&mut self, index: usize, ack: AckSegment) {
         let Some(flow) = self.flows.get(index) else { return };
         let bytes = flow.wire.acknowledgement + ack.blocks.option_bytes();
-        let packet = Packet::ack(index as u32, bytes, ack, flow.wire.scales[0]);
-        self.capture(End::Receiver, &packet);
-        self.reverse.offer(self.now, packet);
+        let packet = SimulatedPacket::ack_packet(index as u32, bytes, ack, flow.wire.scales[0]);
+        self.capture_packet(PathEnd::Receiver, &packet);
+        self.reverse.offer_train(self.now, packet);
     }
 
     #[inline]
-    fn capture(&mut self, end: End, packet: &Packet) {
+    fn capture_packet(&mut self, end: PathEnd, packet: &SimulatedPacket) {
         if let Some(captures) = &mut self.captures {
-            captures.add(end, self.now, packet);
+            captures.add_packet(end, self.now, packet);
         }
     }
 
-    fn arm(&mut self, index: usize) {
+    fn arm_deadline(&mut self, index: usize) {
         let now = self.now;
-        let due = self.flows.get_mut(index).and_then(|flow| flow.arm(now));
+        let due = self.flows.get_mut(index).and_then(|flow| flow.arm_deadline(now));
         self.queue_timer(index, due);
     }
 
@@ -581,7 +587,7 @@ impl Simulation {
 
     /// Notes whether a connection of a transfer that ends by its bytes is over.
     #[inline]
-    fn settle(&mut self, index: usize) {
+    fn settle_connection(&mut self, index: usize) {
         // Programs that write until they are stopped have no last byte before.
         if self.plan.request.bytes.is_some() || !self.is_flowing() {
             self.settle_last(index);
@@ -593,15 +599,17 @@ impl Simulation {
             return;
         }
         let is_complete = match &self.divided {
-            Divided::Equal => {
-                self.pending -= usize::from(self.flows.get_mut(index).is_some_and(Flow::ends_now));
+            DividedTransfer::Equal => {
+                self.pending -= usize::from(self.flows.get_mut(index).is_some_and(SimulatedFlow::ends_now));
                 self.pending == 0
             }
-            Divided::Queue(queue) => queue.left() == ByteCount::ZERO && self.own_flows().iter().all(Flow::is_over),
-            Divided::Ranges(_) => self.follow_ranges(index) || !self.receives_ranges(),
+            DividedTransfer::Queue(queue) => {
+                queue.remaining_bytes() == ByteCount::ZERO && self.own_flows().iter().all(SimulatedFlow::is_over)
+            }
+            DividedTransfer::Ranges(_) => self.follow_ranges(index) || !self.receives_ranges(),
         };
         if is_complete || self.is_broken() {
-            self.stage = Stage::Over { stopped: self.now };
+            self.stage = TransferStage::Over { stopped: self.now };
         }
     }
 
@@ -614,88 +622,89 @@ impl Simulation {
     /// Lets the receiving program of a connection ask for more when it has what it asked for, and close it when it
     /// comes to what another one receives. Returns whether everything is there.
     fn follow_ranges(&mut self, index: usize) -> bool {
-        let (Some(flow), Divided::Ranges(ranges)) = (self.flows.get_mut(index), &mut self.divided) else {
+        let (Some(flow), DividedTransfer::Ranges(ranges)) = (self.flows.get_mut(index), &mut self.divided) else {
             return false;
         };
         let (read, knows_at) = (flow.receiver.bytes_read(), self.now + self.plan.path.reverse.delay);
-        match ranges.arrived(index, read) {
-            Arrived::Part => return false,
-            Arrived::All => {
-                if let Some(bytes) = ranges.ask(index, read) {
-                    flow.ask(knows_at, bytes);
+        match ranges.record_arrival(index, read) {
+            ArrivedPart::Part => return false,
+            ArrivedPart::All => {
+                if let Some(bytes) = ranges.next_range(index, read) {
+                    flow.request_bytes(knows_at, bytes);
                 }
-                self.arm(index);
+                self.arm_deadline(index);
             }
-            Arrived::UpToAnother => {
-                flow.close(knows_at);
+            ArrivedPart::UpToAnother => {
+                flow.close_connection(knows_at);
                 let next = self.own_flows().len();
-                if let Divided::Ranges(ranges) = &mut self.divided
-                    && let Some(bytes) = ranges.ask(next, ByteCount::ZERO)
+                if let DividedTransfer::Ranges(ranges) = &mut self.divided
+                    && let Some(bytes) = ranges.next_range(next, ByteCount::ZERO)
                 {
-                    self.open(knows_at + self.connection.handshake, bytes);
+                    self.open_connection(knows_at + self.connection.handshake, bytes);
                 }
             }
         }
-        matches!(&self.divided, Divided::Ranges(ranges) if ranges.is_complete())
+        matches!(&self.divided, DividedTransfer::Ranges(ranges) if ranges.is_complete())
     }
 
     /// Returns true if a connection that has not given up is to receive more of what it was asked for.
     fn receives_ranges(&self) -> bool {
-        let Divided::Ranges(ranges) = &self.divided else { return false };
+        let DividedTransfer::Ranges(ranges) = &self.divided else { return false };
         let mut flows = self.own_flows().iter().enumerate();
-        flows.any(|(index, flow)| ranges.receives(index) && !flow.sender.is_dead())
+        flows.any(|(index, flow)| ranges.is_receiving(index) && !flow.sender.is_dead())
     }
 
     /// Returns the bytes of a transfer that ends by its bytes which have not been read.
-    pub(crate) fn missing(&self) -> ByteCount {
-        let of_connections = || self.own_flows().iter().map(Flow::missing).sum();
+    pub(crate) fn missing_bytes(&self) -> ByteCount {
+        let of_connections = || self.own_flows().iter().map(SimulatedFlow::missing_bytes).sum();
         match &self.divided {
-            Divided::Equal => of_connections(),
-            Divided::Queue(queue) => queue.left() + of_connections(),
-            Divided::Ranges(ranges) => ranges.missing(),
+            DividedTransfer::Equal => of_connections(),
+            DividedTransfer::Queue(queue) => queue.remaining_bytes() + of_connections(),
+            DividedTransfer::Ranges(ranges) => ranges.missing_bytes(),
         }
     }
 
     /// Adds a connection whose sender is asked for so many bytes at `starts`.
-    fn open(&mut self, starts: Time, bytes: ByteCount) {
+    fn open_connection(&mut self, starts: Time, bytes: ByteCount) {
         let Self { plan, connection, forward, maker, flows, .. } = self;
-        let mut flow = maker.flow((&*plan, &*connection, &*forward), [starts; 2], FIRST_START, Some(ByteCount::ZERO));
-        flow.grant(bytes);
+        let mut flow =
+            maker.make_flow((&*plan, &*connection, &*forward), [starts; 2], FIRST_START, Some(ByteCount::ZERO));
+        flow.grant_bytes(bytes);
         let index = flows.len();
         flows.push(flow);
         plan.request.streams += 1;
-        self.arm(index);
+        self.arm_deadline(index);
     }
 }
 
 /// Returns the longest train that the path carries whole, where it does not cut as the laboratory's. Its first packet
 /// waits for the last, and where the window holds few trains, each round trip is longer by that.
-fn longest_train(plan: &Plan) -> SegCount {
+fn longest_train(plan: &SimulationPlan) -> SegCount {
     const PART_OF_ROUND_TRIP: u64 = 100;
     match plan.granularity {
-        Granularity::Segment | Granularity::Cut => SegCount::new(1),
-        Granularity::Train => packets_within(&plan.path.forward, plan.path.rtt() / PART_OF_ROUND_TRIP),
+        TrainGranularity::Segment | TrainGranularity::Cut => SegCount::new(1),
+        TrainGranularity::Train => packets_within(&plan.path.forward, plan.path.rtt() / PART_OF_ROUND_TRIP),
     }
 }
 
 /// Returns true if the exact moments at which programs wake have no visible effect, where trains
 /// are carried whole: they do so within a fivehundredth of the round trip, where a train may take a
 /// hundredth of it, and before a second train arrives.
-fn wakes_early(plan: &Plan) -> bool {
+fn wakes_early(plan: &SimulationPlan) -> bool {
     const PART_OF_ROUND_TRIP: u64 = 500;
     // Of 64 KiB (`sk_gso_max_size`).
     const PACKETS_OF_TRAIN: SegCount = SegCount::new(43);
-    plan.granularity == Granularity::Train
+    plan.granularity == TrainGranularity::Train
         && WAKES_WITHIN <= plan.path.rtt() / PART_OF_ROUND_TRIP
         && packets_within(&plan.path.forward, WAKES_WITHIN) <= PACKETS_OF_TRAIN
 }
 
 /// Fills in the size of a write that the request leaves to the program.
-fn resolved(plan: Plan) -> Plan {
+fn resolve_write_size(plan: SimulationPlan) -> SimulationPlan {
     let mut plan = plan;
     let request = &mut plan.request;
     if request.transport == Transport::Udp {
-        request.block = datagrams::payload(&plan.path.forward, request);
+        request.block = datagrams::datagram_payload(&plan.path.forward, request);
     } else if request.block == ByteCount::ZERO {
         let at_rate = request.rate.map(|rate| rate.bytes_in(Span::from_millis(1)).max(ByteCount::new(1)));
         request.block = at_rate.unwrap_or(ByteCount::from_mib(1));
@@ -705,27 +714,32 @@ fn resolved(plan: Plan) -> Plan {
 }
 
 /// A host that has been up for some time, so that its clocks have a phase.
-fn clock(plan: &Plan, random: &mut Pcg64Mcg) -> Clock {
+fn host_clock(plan: &SimulationPlan, random: &mut Pcg64Mcg) -> HostClock {
     const UP: Span = Span::from_secs(1_000);
-    Clock::new(plan.ticks_per_second, UP + Span::from_nanos(random.next_u64() % 1_000_000_000))
+    HostClock::new(plan.ticks_per_second, UP + Span::from_nanos(random.next_u64() % 1_000_000_000))
 }
 
 /// The streams of all loads while they are prepared.
-struct Streams<'d> {
+struct PreparedStreams<'d> {
     /// The direction of the data.
-    forward: &'d Direction<Packet>,
-    maker: Maker,
-    flows: Vec<Flow>,
+    forward: &'d LinkDirection<SimulatedPacket>,
+    maker: FlowMaker,
+    flows: Vec<SimulatedFlow>,
     datagrams: Vec<DatagramStream>,
 }
 
-impl<'d> Streams<'d> {
-    fn new(plan: &Plan, forward: &'d Direction<Packet>) -> Self {
-        Self { forward, maker: Maker::new(plan), flows: Vec::new(), datagrams: Vec::new() }
+impl<'d> PreparedStreams<'d> {
+    fn new(plan: &SimulationPlan, forward: &'d LinkDirection<SimulatedPacket>) -> Self {
+        Self { forward, maker: FlowMaker::new(plan), flows: Vec::new(), datagrams: Vec::new() }
     }
 
     /// Adds the streams of the load of `plan`, which begins at `start`, with what each has of `divided`.
-    fn add(&mut self, plan: &Plan, start: Time, divided: &mut Divided) -> Result<Range<usize>, NotModelled> {
+    fn add_streams(
+        &mut self,
+        plan: &SimulationPlan,
+        start: Time,
+        divided: &mut DividedTransfer,
+    ) -> Result<Range<usize>, NotModelled> {
         let request = &plan.request;
         let streams = u64::from(request.streams);
         let share = |stream: u16| {
@@ -739,18 +753,18 @@ impl<'d> Streams<'d> {
             }
             return Ok(first..self.datagrams.len());
         }
-        let (connection, first) = (Connection::new(plan)?, self.flows.len());
+        let (connection, first) = (ConnectionSetup::new(plan)?, self.flows.len());
         let of_divided = divided.at_first(usize::from(request.streams));
         for stream in 0..request.streams {
             let spread = if stream == 0 { FIRST_START } else { START_SPREAD };
             // The other end opens further connections when the first one has been answered, and asks then.
-            let waits = stream > 0 && matches!(divided, Divided::Ranges(_));
+            let waits = stream > 0 && matches!(divided, DividedTransfer::Ranges(_));
             let starts = if waits { start + connection.handshake * 2 } else { start };
             let part = of_divided.as_ref().map(|parts| parts[usize::from(stream)]);
             let total = if part.is_some() { Some(ByteCount::ZERO) } else { share(stream) };
-            let mut flow = self.maker.flow((plan, &connection, self.forward), [start, starts], spread, total);
+            let mut flow = self.maker.make_flow((plan, &connection, self.forward), [start, starts], spread, total);
             if let Some(bytes) = part {
-                flow.grant(bytes);
+                flow.grant_bytes(bytes);
             }
             self.flows.push(flow);
         }
@@ -758,11 +772,13 @@ impl<'d> Streams<'d> {
     }
 
     /// Adds those of other loads.
-    fn add_loads(&mut self, plan: &Plan) -> Result<Vec<Load>, NotModelled> {
+    fn add_loads(&mut self, plan: &SimulationPlan) -> Result<Vec<CrossLoad>, NotModelled> {
         let mut load = |other: &CrossTraffic| {
-            let alone = Plan { request: other.request.clone(), division: Division::Equal, ..plan.clone() };
-            let streams = self.add(&resolved(alone), Time::ZERO + other.starts, &mut Divided::Equal)?;
-            Ok(Load::new(plan, other, streams))
+            let alone =
+                SimulationPlan { request: other.request.clone(), division: TransferDivision::Equal, ..plan.clone() };
+            let streams =
+                self.add_streams(&resolve_write_size(alone), Time::ZERO + other.starts, &mut DividedTransfer::Equal)?;
+            Ok(CrossLoad::new(plan, other, streams))
         };
         plan.cross_traffic.iter().map(&mut load).collect()
     }
@@ -770,34 +786,34 @@ impl<'d> Streams<'d> {
 
 /// The source of connections.
 #[derive(Debug)]
-struct Maker {
+struct FlowMaker {
     random: Pcg64Mcg,
-    clocks: [Clock; 2],
+    clocks: [HostClock; 2],
 }
 
-impl Maker {
-    fn new(plan: &Plan) -> Self {
+impl FlowMaker {
+    fn new(plan: &SimulationPlan) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
-        let clocks = [clock(plan, &mut random), clock(plan, &mut random)];
+        let clocks = [host_clock(plan, &mut random), host_clock(plan, &mut random)];
         Self { random, clocks }
     }
 
     /// Makes a connection that is there at the first time, and whose data begins to flow within `spread` of the second.
-    fn flow(
+    fn make_flow(
         &mut self,
-        (plan, connection, forward): (&Plan, &Connection, &Direction<Packet>),
+        (plan, connection, forward): (&SimulationPlan, &ConnectionSetup, &LinkDirection<SimulatedPacket>),
         [there, starts]: [Time; 2],
         spread: Span,
         total: Option<ByteCount>,
-    ) -> Flow {
-        let sender = Sender::new(&connection.sender(plan, self.clocks, self.random.next_u64()), there);
-        let train = Packet::data(0, connection.wire().segment, &sender.first_train(there));
-        let first = forward.cut(train).next().map_or(SegCount::ZERO, |first| first.segments());
-        let receiver = Receiver::new(&connection.receiver(self.clocks, first), connection.handshake, there);
+    ) -> SimulatedFlow {
+        let sender = Sender::new(&connection.sender_setup(plan, self.clocks, self.random.next_u64()), there);
+        let train = SimulatedPacket::data_packet(0, connection.packet_sizes().segment, &sender.first_train(there));
+        let first = forward.cut_train(train).next().map_or(SegCount::ZERO, |first| first.segment_count());
+        let receiver = Receiver::new(&connection.receiver_setup(self.clocks, first), connection.handshake, there);
         let starts = starts + Span::from_nanos(self.random.next_u64() % spread.as_nanos());
-        let source = Source::new(&plan.request, total, connection.handshake, starts);
-        let programs = (source, Sink::new(plan.reads, starts));
-        Flow::new((sender, receiver), connection.wire(), programs, starts, self.random.next_u64())
+        let source = SendingProgram::new(&plan.request, total, connection.handshake, starts);
+        let programs = (source, ReceivingProgram::new(plan.reads, starts));
+        SimulatedFlow::new((sender, receiver), connection.packet_sizes(), programs, starts, self.random.next_u64())
     }
 }
 
@@ -814,7 +830,8 @@ mod tests {
             let sender = HostSettings { timestamps, ..HostSettings::of_linux_6_18() };
             let request = Request { duration: Span::from_secs(3), streams, ..Request::default() };
             let hosts = [sender, HostSettings::of_linux_6_18()];
-            let plan = Plan::new(Path::symmetric(&direction, Span::from_millis(60)), hosts, request, 3);
+            let plan =
+                SimulationPlan::new(Path::with_symmetric_rtt(&direction, Span::from_millis(60)), hosts, request, 3);
             let mut simulations = [plan.clone(), plan].map(|plan| Simulation::new(plan).unwrap());
             for flow in &mut simulations[1].flows {
                 flow.defer_reads(false);
@@ -822,8 +839,8 @@ mod tests {
             for simulation in &mut simulations {
                 simulation.run_until(Time::from_nanos(u64::MAX));
             }
-            assert!(simulations[0].events() < simulations[1].events(), "{loss:?}");
-            let [deferred, at_once] = simulations.map(Simulation::measure);
+            assert!(simulations[0].event_count() < simulations[1].event_count(), "{loss:?}");
+            let [deferred, at_once] = simulations.map(Simulation::run_to_measurement);
             assert_eq!(deferred, at_once, "{loss:?}, {streams} streams, timestamps {timestamps}");
         }
     }

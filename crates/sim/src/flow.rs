@@ -1,10 +1,10 @@
-use fullpipe_tcp::{Ack, Burst, Receiver, Sender};
+use fullpipe_tcp::{AckSegment, Receiver, SegmentBurst, Sender};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use crate::connection::Wire;
-use crate::program::{Sink, Source};
+use crate::connection::PacketSizes;
+use crate::program::{ReceivingProgram, SendingProgram};
 
 /// A program that sleeps until something arrives reads within so much of that. In the lab the acknowledgements that a
 /// reader gives came 50 µs after the segment in the median, those that the kernel gives by itself after 10 µs.
@@ -16,12 +16,12 @@ const WAKES_LATE: Span = Span::from_millis(1);
 
 /// One connection with the programs at both ends.
 #[derive(Debug)]
-pub(crate) struct Flow {
+pub(crate) struct SimulatedFlow {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
-    pub(crate) wire: Wire,
-    source: Source,
-    sink: Sink,
+    pub(crate) wire: PacketSizes,
+    source: SendingProgram,
+    sink: ReceivingProgram,
     /// When its data begins to flow.
     starts: Time,
     /// When the receiving program, which sleeps while nothing waits for it, has been woken.
@@ -46,11 +46,11 @@ pub(crate) struct Flow {
     closes: Option<Time>,
 }
 
-impl Flow {
+impl SimulatedFlow {
     pub(crate) fn new(
         (sender, receiver): (Sender, Receiver),
-        wire: Wire,
-        (source, sink): (Source, Sink),
+        wire: PacketSizes,
+        (source, sink): (SendingProgram, ReceivingProgram),
         starts: Time,
         seed: u64,
     ) -> Self {
@@ -81,27 +81,27 @@ impl Flow {
 
     /// Lets timers go off that are due, unless the connection was closed: what its sender does for half a round trip
     /// from then on follows the last acknowledgements alone. Returns an acknowledgement that was delayed.
-    pub(crate) fn wake(&mut self, now: Time) -> Option<Ack> {
+    pub(crate) fn wake_timers(&mut self, now: Time) -> Option<AckSegment> {
         if self.is_closed() {
             return None;
         }
-        self.sender.wake(now);
-        self.receiver.wake(now)
+        self.sender.wake_timer(now);
+        self.receiver.wake_timer(now)
     }
 
     /// Lets the sending program write, and returns the next segments to send.
-    pub(crate) fn next(&mut self, now: Time) -> Option<Burst> {
+    pub(crate) fn next_burst(&mut self, now: Time) -> Option<SegmentBurst> {
         if now < self.starts || self.is_gone(now) || self.sender.is_dead() {
             return None;
         }
         if let Some((_, bytes)) = self.asked.take_if(|(at, _)| *at <= now) {
-            self.grant(bytes);
+            self.grant_bytes(bytes);
         }
         loop {
-            if let Some(burst) = self.sender.next(now) {
+            if let Some(burst) = self.sender.next_burst(now) {
                 return Some(burst);
             }
-            if !self.source.write(now, &mut self.sender) {
+            if !self.source.write_due(now, &mut self.sender) {
                 return None;
             }
         }
@@ -110,30 +110,33 @@ impl Flow {
     /// Returns `burst` as the path carries it, with the size of its packets, and what of it is a packet of its own
     /// behind them: the last segment of a stream may be short.
     #[inline]
-    pub(crate) fn parts(&self, burst: Burst) -> ((Burst, ByteCount), Option<(Burst, ByteCount)>) {
-        let Wire { segment, empty, .. } = self.wire;
+    pub(crate) fn split_burst(
+        &self,
+        burst: SegmentBurst,
+    ) -> ((SegmentBurst, ByteCount), Option<(SegmentBurst, ByteCount)>) {
+        let PacketSizes { segment, empty, .. } = self.wire;
         if burst.is_probe {
             return ((burst, empty), None);
         }
         let end = burst.first + burst.segments.get();
         let short = self.sender.short_segment().filter(|(last, _)| (burst.first..end).contains(last));
         let Some((last, payload)) = short else { return ((burst, segment), None) };
-        let tail = (Burst { first: last, segments: SegCount::new(1), ..burst }, segment.min(empty + payload));
+        let tail = (SegmentBurst { first: last, segments: SegCount::new(1), ..burst }, segment.min(empty + payload));
         if last == burst.first {
             return (tail, None);
         }
-        let whole = Burst { segments: SegCount::new(last - burst.first), pushes: false, ..burst };
+        let whole = SegmentBurst { segments: SegCount::new(last - burst.first), pushes: false, ..burst };
         ((whole, segment), Some(tail))
     }
 
     /// Lets the receiving program read. Returns the acknowledgement that follows.
-    pub(crate) fn read(&mut self, now: Time) -> Option<Ack> {
-        if self.sink.sleeps() && !self.is_awake(now) {
+    pub(crate) fn read(&mut self, now: Time) -> Option<AckSegment> {
+        if self.sink.is_sleeping() && !self.is_awake(now) {
             return None;
         }
         // The last segment may be shorter than the others.
-        let left = self.source.total().map(|total| total.saturating_sub(self.receiver.bytes_read()));
-        let wanted = self.sink.wanted(now, &self.receiver);
+        let left = self.source.total_bytes().map(|total| total.saturating_sub(self.receiver.bytes_read()));
+        let wanted = self.sink.wanted_bytes(now, &self.receiver);
         self.receiver.read(now, left.map_or(wanted, |left| wanted.min(left)))
     }
 
@@ -167,7 +170,7 @@ impl Flow {
         if self.receiver.unread_bytes() == ByteCount::ZERO {
             return false;
         }
-        let dozes = now.since(self.read_last) >= DOZES_AFTER;
+        let dozes = now.duration_since(self.read_last) >= DOZES_AFTER;
         if self.wakes_early && !dozes && self.reads_at.is_none() {
             self.read_last = now;
             return true;
@@ -182,16 +185,16 @@ impl Flow {
     }
 
     /// Returns the next deadline if it is earlier than the one that is queued, and takes it for queued.
-    pub(crate) fn arm(&mut self, now: Time) -> Option<Time> {
-        self.arm_at(self.deadline(now))
+    pub(crate) fn arm_deadline(&mut self, now: Time) -> Option<Time> {
+        self.arm_at(self.next_deadline(now))
     }
 
-    /// As [`Self::arm`], where only the receiving end has changed.
+    /// As [`Self::arm_deadline`], where only the receiving end has changed.
     pub(crate) fn arm_receiver(&mut self, now: Time) -> Option<Time> {
         self.arm_at(self.receiving_deadline().map(|due| due.max(now)))
     }
 
-    /// As [`Self::arm`], where only the sending end has changed.
+    /// As [`Self::arm_deadline`], where only the sending end has changed.
     pub(crate) fn arm_sender(&mut self, now: Time) -> Option<Time> {
         let due = self.sending_deadline().filter(|_| self.has_deadlines());
         self.arm_at(due.map(|due| due.max(now)))
@@ -206,7 +209,7 @@ impl Flow {
     }
 
     /// Returns true if a queued deadline still counts, and forgets it.
-    pub(crate) fn disarm(&mut self, queued: Time) -> bool {
+    pub(crate) fn disarm_deadline(&mut self, queued: Time) -> bool {
         let counts = self.queued[0] == Some(queued);
         if counts {
             let [_, second, third, fourth] = self.queued;
@@ -224,8 +227,8 @@ impl Flow {
     }
 
     /// Lets the sending program write so many bytes more.
-    pub(crate) fn grant(&mut self, bytes: ByteCount) {
-        self.source.grant(bytes, self.sender.mss());
+    pub(crate) fn grant_bytes(&mut self, bytes: ByteCount) {
+        self.source.grant_bytes(bytes, self.sender.mss());
     }
 
     /// Returns true if the sending program has written all that it has to.
@@ -235,7 +238,7 @@ impl Flow {
 
     /// Returns true if all that the sending program has to write has been read.
     pub(crate) fn has_arrived(&self) -> bool {
-        self.source.total().is_some_and(|total| self.receiver.bytes_read() >= total)
+        self.source.total_bytes().is_some_and(|total| self.receiver.bytes_read() >= total)
     }
 
     /// Returns true if everything that the program has to send has been read, or never will be.
@@ -244,18 +247,18 @@ impl Flow {
     }
 
     /// Returns the bytes that the sending program had to write and that have not been read.
-    pub(crate) fn missing(&self) -> ByteCount {
+    pub(crate) fn missing_bytes(&self) -> ByteCount {
         let unread = |total: ByteCount| total.saturating_sub(self.receiver.bytes_read());
-        self.source.unwritten() + self.source.total().map_or(ByteCount::ZERO, unread)
+        self.source.unwritten_bytes() + self.source.total_bytes().map_or(ByteCount::ZERO, unread)
     }
 
     /// Asks the sending program for so many bytes more, which knows at `at`.
-    pub(crate) fn ask(&mut self, at: Time, bytes: ByteCount) {
+    pub(crate) fn request_bytes(&mut self, at: Time, bytes: ByteCount) {
         self.asked = Some((at, bytes));
     }
 
     /// Closes the connection at its receiving end; the sender knows at `at`.
-    pub(crate) fn close(&mut self, at: Time) {
+    pub(crate) fn close_connection(&mut self, at: Time) {
         self.closes = Some(at);
     }
 
@@ -282,11 +285,12 @@ impl Flow {
         ends
     }
 
-    fn deadline(&self, now: Time) -> Option<Time> {
+    fn next_deadline(&self, now: Time) -> Option<Time> {
         if now < self.starts {
             return Some(self.starts);
         }
-        let due = Time::earlier(self.sending_deadline(), self.receiving_deadline()).filter(|_| self.has_deadlines());
+        let due =
+            Time::earlier_deadline(self.sending_deadline(), self.receiving_deadline()).filter(|_| self.has_deadlines());
         due.map(|due| due.max(now))
     }
 
@@ -297,13 +301,13 @@ impl Flow {
     #[inline]
     fn receiving_deadline(&self) -> Option<Time> {
         // A last segment that is shorter than the others is counted whole where it waits.
-        let paced = self.sink.deadline(&self.receiver).filter(|_| !self.has_arrived());
-        Time::earlier(self.receiver.deadline(), Time::earlier(self.next_read(), paced))
+        let paced = self.sink.next_deadline(&self.receiver).filter(|_| !self.has_arrived());
+        Time::earlier_deadline(self.receiver.next_deadline(), Time::earlier_deadline(self.next_read(), paced))
     }
 
     fn sending_deadline(&self) -> Option<Time> {
-        let source = self.source.deadline().filter(|_| !(self.wakes_early && self.sender.has_plenty()));
-        let program = Time::earlier(source, self.asked.map(|(at, _)| at));
-        Time::earlier(self.sender.deadline(), program)
+        let source = self.source.next_deadline().filter(|_| !(self.wakes_early && self.sender.has_plenty()));
+        let program = Time::earlier_deadline(source, self.asked.map(|(at, _)| at));
+        Time::earlier_deadline(self.sender.next_deadline(), program)
     }
 }

@@ -23,14 +23,14 @@ use fullpipe_record::{HostSettings, Path, Request};
 use fullpipe_units::{BitRate, Span};
 
 pub use cross_traffic::{CrossTraffic, CrossTrafficResult};
-pub use division::Division;
+pub use division::TransferDivision;
 pub use engine::Simulation;
 
 use datagrams::MAX_DATAGRAMS;
 
 /// The length of the trains in which the path carries segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Granularity {
+pub enum TrainGranularity {
     /// Segment by segment.
     Segment,
     /// As the laboratory carries them: in trains that the link sends within 100 µs.
@@ -44,7 +44,7 @@ pub enum Granularity {
 
 /// A transfer to simulate.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct SimulationPlan {
     /// The path; its forward direction is from the sender of the data to its receiver.
     pub path: Path,
     /// Settings of the host that sends the data.
@@ -54,11 +54,11 @@ pub struct Plan {
     /// The load.
     pub request: Request,
     /// The way in which the connections divide the bytes of the load.
-    pub division: Division,
+    pub division: TransferDivision,
     /// Seed for what falls to chance: losses, start times, the phases of the hosts' clocks.
     pub seed: u64,
     /// Granularity of the path.
-    pub granularity: Granularity,
+    pub granularity: TrainGranularity,
     /// Ticks a second of both hosts' kernels (`CONFIG_HZ`).
     pub ticks_per_second: u32,
     /// Rate at which the receiving program reads each stream; at once if not set.
@@ -69,7 +69,7 @@ pub struct Plan {
     pub lead: Span,
 }
 
-impl Plan {
+impl SimulationPlan {
     /// Ticks a second of the kernels of most distributions.
     pub const USUAL_TICKS: u32 = 250;
 
@@ -80,9 +80,9 @@ impl Plan {
             sender,
             receiver,
             request,
-            division: Division::default(),
+            division: TransferDivision::default(),
             seed,
-            granularity: Granularity::default(),
+            granularity: TrainGranularity::default(),
             ticks_per_second: Self::USUAL_TICKS,
             reads: None,
             cross_traffic: Vec::new(),
@@ -93,7 +93,7 @@ impl Plan {
 
 /// The longest time for which a load sends data. One that ends by its bytes could take for ever on a path that loses
 /// all.
-pub(crate) fn lasts(request: &Request) -> Span {
+pub(crate) fn load_duration(request: &Request) -> Span {
     const DAY: Span = Span::from_secs(86_400);
     if request.bytes.is_some() { DAY } else { request.omit + request.duration }
 }

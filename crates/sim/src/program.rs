@@ -1,31 +1,31 @@
 //! The programs at both ends: when they write and read.
 
 use fullpipe_record::{Request, Writer};
-use fullpipe_tcp::{Receiver, Room, Sender};
+use fullpipe_tcp::{BufferRoom, Receiver, Sender};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
 /// Bytes that come due in equal portions at equal times, the first at once.
 #[derive(Debug, Clone)]
-pub(crate) struct Pace {
+pub(crate) struct SendingPace {
     rate: BitRate,
     portion: ByteCount,
     start: Time,
 }
 
-impl Pace {
+impl SendingPace {
     pub(crate) const fn new(rate: BitRate, portion: ByteCount, start: Time) -> Self {
         Self { rate, portion, start }
     }
 
     /// The bytes that are due at `now`, since the start.
-    pub(crate) fn due(&self, now: Time) -> ByteCount {
-        let passed = self.rate.bytes_in(now.since(self.start));
+    pub(crate) fn due_bytes(&self, now: Time) -> ByteCount {
+        let passed = self.rate.bytes_in(now.duration_since(self.start));
         let portions = passed.get() / self.portion.get().max(1) + 1;
         self.portion * portions
     }
 
     /// When more than `bytes` are due.
-    pub(crate) fn beyond(&self, bytes: ByteCount) -> Time {
+    pub(crate) fn time_beyond(&self, bytes: ByteCount) -> Time {
         let portions = bytes.get() / self.portion.get().max(1);
         self.start + self.rate.time_for(self.portion * portions)
     }
@@ -33,8 +33,8 @@ impl Pace {
 
 /// A program that sends.
 #[derive(Debug)]
-pub(crate) struct Source {
-    pace: Option<Pace>,
+pub(crate) struct SendingProgram {
+    pace: Option<SendingPace>,
     /// The last byte, where there is one.
     total: Option<ByteCount>,
     kind: Writer,
@@ -49,10 +49,10 @@ pub(crate) struct Source {
     unwritten: ByteCount,
 }
 
-impl Source {
+impl SendingProgram {
     pub(crate) fn new(request: &Request, total: Option<ByteCount>, rtt: Span, start: Time) -> Self {
         let rate = request.rate.filter(|rate| *rate > BitRate::ZERO);
-        let pace = rate.map(|rate| Pace {
+        let pace = rate.map(|rate| SendingPace {
             rate,
             portion: request.block * u64::from(request.burst.unwrap_or(1).max(1)),
             start,
@@ -64,7 +64,7 @@ impl Source {
 
     /// Writes nothing more.
     pub(crate) fn stop(&mut self, sender: &Sender) {
-        let written = sender.written();
+        let written = sender.written_bytes();
         self.unwritten = self.total.map_or(ByteCount::ZERO, |total| total.saturating_sub(written));
         self.total = Some(written);
         self.wakes = None;
@@ -72,7 +72,7 @@ impl Source {
     }
 
     /// Lets it write so many bytes more, which end with a whole segment of `mss`.
-    pub(crate) fn grant(&mut self, bytes: ByteCount, mss: ByteCount) {
+    pub(crate) fn grant_bytes(&mut self, bytes: ByteCount, mss: ByteCount) {
         let total = self.total.unwrap_or_default() + bytes;
         self.total = Some(mss * total.get().div_ceil(mss.get().max(1)));
         self.finished = false;
@@ -80,22 +80,22 @@ impl Source {
 
     /// Returns true if the program has written all that it has to.
     pub(crate) fn has_written_all(&self, sender: &Sender) -> bool {
-        self.total.is_some_and(|total| sender.written() >= total)
+        self.total.is_some_and(|total| sender.written_bytes() >= total)
     }
 
     /// Returns the bytes that it writes in all, where that is known.
-    pub(crate) fn total(&self) -> Option<ByteCount> {
+    pub(crate) fn total_bytes(&self) -> Option<ByteCount> {
         self.total
     }
 
     /// Returns the bytes that it had to write and did not before it was stopped.
-    pub(crate) fn unwritten(&self) -> ByteCount {
+    pub(crate) fn unwritten_bytes(&self) -> ByteCount {
         self.unwritten
     }
 
     /// Writes what is due and fits. Returns whether anything was written.
-    pub(crate) fn write(&mut self, now: Time, sender: &mut Sender) -> bool {
-        let wanted = self.wanted(now, sender);
+    pub(crate) fn write_due(&mut self, now: Time, sender: &mut Sender) -> bool {
+        let wanted = self.wanted_bytes(now, sender);
         if wanted == ByteCount::ZERO {
             self.wakes = self.next_portion(sender);
             return false;
@@ -107,37 +107,37 @@ impl Source {
         (self.blocked_since, self.wakes) = ((taken < wanted).then_some(now), None);
         if self.has_written_all(sender) && !self.finished {
             self.finished = true;
-            sender.finish();
+            sender.finish_stream();
         }
         taken > ByteCount::ZERO
     }
 
     /// Returns when the program writes next without being woken, as far as its last attempt shows.
-    pub(crate) fn deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.wakes
     }
 
     /// When more is due, if not everything is written.
     fn next_portion(&self, sender: &Sender) -> Option<Time> {
-        let written = sender.written();
+        let written = sender.written_bytes();
         let pace = self.pace.as_ref().filter(|_| self.total.is_none_or(|total| written < total));
-        pace.map(|pace| pace.beyond(written))
+        pace.map(|pace| pace.time_beyond(written))
     }
 
-    fn wanted(&self, now: Time, sender: &Sender) -> ByteCount {
-        let written = sender.written();
-        let due = self.pace.as_ref().map_or(ByteCount::new(u64::MAX), |pace| pace.due(now));
+    fn wanted_bytes(&self, now: Time, sender: &Sender) -> ByteCount {
+        let written = sender.written_bytes();
+        let due = self.pace.as_ref().map_or(ByteCount::new(u64::MAX), |pace| pace.due_bytes(now));
         self.total.map_or(due, |total| total.min(due)).saturating_sub(written)
     }
 
     /// Returns true if the program tries now, and notes when it does otherwise.
     fn may_write(&mut self, now: Time, sender: &Sender) -> bool {
         let Some(since) = self.blocked_since else { return true };
-        let room = sender.room();
-        if room == Room::Third {
+        let room = sender.free_room();
+        if room == BufferRoom::Third {
             return true;
         }
-        let retries = self.kind == Writer::Retrying && room == Room::Little;
+        let retries = self.kind == Writer::Retrying && room == BufferRoom::Little;
         // Before now, where no program waited for that.
         let is_due = self.wakes.is_some_and(|known| known <= now);
         self.wakes = retries.then(|| self.next_try(since, now));
@@ -150,39 +150,39 @@ impl Source {
         if let Some(known) = self.wakes.filter(|known| *known >= now && *known < now + self.retries_after) {
             return known;
         }
-        let tries = now.since(since).as_nanos().div_ceil(self.retries_after.as_nanos()).max(1);
+        let tries = now.duration_since(since).as_nanos().div_ceil(self.retries_after.as_nanos()).max(1);
         since + self.retries_after * tries
     }
 }
 
 /// A program that receives.
 #[derive(Debug)]
-pub(crate) struct Sink {
-    pace: Option<Pace>,
+pub(crate) struct ReceivingProgram {
+    pace: Option<SendingPace>,
 }
 
-impl Sink {
+impl ReceivingProgram {
     /// Bytes of one read of a program that reads at a rate.
     const PORTION: ByteCount = ByteCount::from_kib(16);
 
     pub(crate) fn new(rate: Option<BitRate>, start: Time) -> Self {
         let rate = rate.filter(|rate| *rate > BitRate::ZERO);
-        Self { pace: rate.map(|rate| Pace { rate, portion: Self::PORTION, start }) }
+        Self { pace: rate.map(|rate| SendingPace { rate, portion: Self::PORTION, start }) }
     }
 
     /// Returns true if the program sleeps until something arrives, and reads all of it then.
-    pub(crate) fn sleeps(&self) -> bool {
+    pub(crate) fn is_sleeping(&self) -> bool {
         self.pace.is_none()
     }
 
     /// The bytes that it reads now, at most.
-    pub(crate) fn wanted(&self, now: Time, receiver: &Receiver) -> ByteCount {
-        let due = self.pace.as_ref().map_or(ByteCount::new(u64::MAX), |pace| pace.due(now));
+    pub(crate) fn wanted_bytes(&self, now: Time, receiver: &Receiver) -> ByteCount {
+        let due = self.pace.as_ref().map_or(ByteCount::new(u64::MAX), |pace| pace.due_bytes(now));
         due.saturating_sub(receiver.bytes_read())
     }
 
-    pub(crate) fn deadline(&self, receiver: &Receiver) -> Option<Time> {
+    pub(crate) fn next_deadline(&self, receiver: &Receiver) -> Option<Time> {
         let pace = self.pace.as_ref()?;
-        (receiver.unread_bytes() > ByteCount::ZERO).then(|| pace.beyond(receiver.bytes_read()))
+        (receiver.unread_bytes() > ByteCount::ZERO).then(|| pace.time_beyond(receiver.bytes_read()))
     }
 }

@@ -3,10 +3,10 @@
 use fullpipe_record::{Sample, TcpInfo};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
-use crate::Plan;
-use crate::connection::{Connection, known_mtu};
-use crate::datagrams::{DatagramStream, Mark};
-use crate::flow::Flow;
+use crate::SimulationPlan;
+use crate::connection::{ConnectionSetup, known_mtu};
+use crate::datagrams::{DatagramMark, DatagramStream};
+use crate::flow::SimulatedFlow;
 
 /// Time between two snapshots at first.
 const PERIOD: Span = Span::from_millis(50);
@@ -20,14 +20,14 @@ const MAX_ROWS: usize = 100_000;
 
 /// The samples so far.
 #[derive(Debug)]
-pub(crate) struct Sampler {
+pub(crate) struct TransferSampler {
     period: Span,
     origin: Time,
     next: Time,
     /// Of the sending end, and of the receiving one.
     pub(crate) samples: [Vec<Sample>; 2],
     /// Counts of streams, at the ends of the intervals and of the omitted time, and when the programs stop.
-    pub(crate) totals: Vec<Totals>,
+    pub(crate) totals: Vec<AllStreamTotals>,
     /// True if the counts of each stream are there at the end of each interval.
     pub(crate) keeps_streams: bool,
     /// The counts that are there.
@@ -35,40 +35,40 @@ pub(crate) struct Sampler {
     /// When they are due next.
     counts_next: Time,
     /// Counts of datagrams, likewise.
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks: Vec<DatagramMark>,
     interval: Span,
     omit: Span,
 }
 
 /// The counts of all streams at a moment.
 #[derive(Debug)]
-pub(crate) struct Totals {
+pub(crate) struct AllStreamTotals {
     pub(crate) at: Span,
     /// Counts of all streams together.
-    pub(crate) all: Total,
+    pub(crate) all: StreamTotal,
     /// Counts of each stream; none where an interval of so many streams ends.
-    pub(crate) streams: Vec<Total>,
+    pub(crate) streams: Vec<StreamTotal>,
     /// True if the counts of each stream are needed.
     is_kept: bool,
 }
 
 /// The counts of a stream.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Total {
+pub(crate) struct StreamTotal {
     pub(crate) written: ByteCount,
     pub(crate) read: ByteCount,
     /// Retransmitted segments.
     pub(crate) again: SegCount,
 }
 
-impl Total {
-    fn plus(self, other: Self) -> Self {
+impl StreamTotal {
+    fn plus_total(self, other: Self) -> Self {
         Self { written: self.written + other.written, read: self.read + other.read, again: self.again + other.again }
     }
 }
 
-impl Sampler {
-    pub(crate) fn new(plan: &Plan) -> Self {
+impl TransferSampler {
+    pub(crate) fn new(plan: &SimulationPlan) -> Self {
         let origin = Time::ZERO + plan.lead;
         Self {
             period: PERIOD,
@@ -86,34 +86,40 @@ impl Sampler {
     }
 
     /// Returns when the next snapshot or count is due.
-    pub(crate) fn due(&self) -> Time {
+    pub(crate) fn due_time(&self) -> Time {
         self.next.min(self.counts_next)
     }
 
     /// Takes what is due at `at`; everything where the transfer `is_over`.
-    pub(crate) fn take(&mut self, at: Time, is_over: bool, flows: &[Flow], (connection, plan): (&Connection, &Plan)) {
+    pub(crate) fn take_due(
+        &mut self,
+        at: Time,
+        is_over: bool,
+        flows: &[SimulatedFlow],
+        (connection, plan): (&ConnectionSetup, &SimulationPlan),
+    ) {
         if is_over || at >= self.counts_next {
-            self.count(at, is_over, flows);
+            self.count_flows(at, is_over, flows);
         }
         if is_over || at >= self.next {
-            self.snapshot(at, flows, connection, plan);
+            self.take_snapshot(at, flows, connection, plan);
         }
     }
 
     /// Takes the counts of `flows` at `at`. Those of each stream are needed if the programs stop then, or all is over.
-    pub(crate) fn count(&mut self, at: Time, is_end: bool, flows: &[Flow]) {
-        let of_flow = |flow: &Flow| Total {
-            written: flow.sender.written(),
+    pub(crate) fn count_flows(&mut self, at: Time, is_end: bool, flows: &[SimulatedFlow]) {
+        let of_flow = |flow: &SimulatedFlow| StreamTotal {
+            written: flow.sender.written_bytes(),
             read: flow.receiver.bytes_read(),
-            again: flow.sender.retransmits(),
+            again: flow.sender.retransmitted_segments(),
         };
-        let passed = at.since(self.origin);
+        let passed = at.duration_since(self.origin);
         let is_kept = is_end || passed == self.omit;
-        let all = flows.iter().map(of_flow).fold(Total::default(), Total::plus);
-        let streams: Vec<Total> =
+        let all = flows.iter().map(of_flow).fold(StreamTotal::default(), StreamTotal::plus_total);
+        let streams: Vec<StreamTotal> =
             if is_kept || self.keeps_streams { flows.iter().map(of_flow).collect() } else { Vec::new() };
         self.rows += streams.len();
-        self.totals.push(Totals { at: passed, all, streams, is_kept });
+        self.totals.push(AllStreamTotals { at: passed, all, streams, is_kept });
         if self.keeps_streams && self.rows > MAX_ROWS {
             self.keeps_streams = false;
             self.totals.iter_mut().filter(|totals| !totals.is_kept).for_each(|totals| totals.streams = Vec::new());
@@ -121,23 +127,30 @@ impl Sampler {
         self.counts_next = self.next_count(passed);
     }
 
-    fn snapshot(&mut self, at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) {
+    fn take_snapshot(
+        &mut self,
+        at: Time,
+        flows: &[SimulatedFlow],
+        connection: &ConnectionSetup,
+        plan: &SimulationPlan,
+    ) {
         if self.samples[0].len() + flows.len() <= MAX_SAMPLES.max(MIN_SNAPSHOTS * flows.len()) {
-            self.add(at, flows, connection, plan);
+            self.add_samples(at, flows, connection, plan);
         } else {
-            let leaves_this = is_even(at.since(self.origin), self.period);
+            let leaves_this = is_even(at.duration_since(self.origin), self.period);
             self.thin_out();
             if leaves_this {
-                self.add(at, flows, connection, plan);
+                self.add_samples(at, flows, connection, plan);
             }
         }
         self.next = at + self.period;
     }
 
     /// Takes the counts of `streams` at `at`.
-    pub(crate) fn mark(&mut self, at: Time, streams: &[DatagramStream]) {
-        let passed = at.since(self.origin);
-        self.marks.push(Mark { at: passed, streams: streams.iter().map(DatagramStream::counts).collect() });
+    pub(crate) fn count_datagrams(&mut self, at: Time, streams: &[DatagramStream]) {
+        let passed = at.duration_since(self.origin);
+        self.marks
+            .push(DatagramMark { at: passed, streams: streams.iter().map(DatagramStream::stream_counts).collect() });
         self.counts_next = self.next_count(passed);
         self.next = self.counts_next;
     }
@@ -149,9 +162,9 @@ impl Sampler {
         next.map_or(Time::from_nanos(u64::MAX), |next| self.origin + next)
     }
 
-    fn add(&mut self, at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) {
+    fn add_samples(&mut self, at: Time, flows: &[SimulatedFlow], connection: &ConnectionSetup, plan: &SimulationPlan) {
         for (flow, stream) in flows.iter().zip(0..).filter(|(flow, _)| !flow.is_gone(at)) {
-            let [sender, receiver] = sample((at, self.origin), stream, flow, connection, plan);
+            let [sender, receiver] = sample_ends((at, self.origin), stream, flow, connection, plan);
             self.samples[0].push(sender);
             self.samples[1].push(receiver);
         }
@@ -172,16 +185,27 @@ fn is_even(passed: Span, period: Span) -> bool {
 }
 
 /// Returns a sample of the sending end of each connection.
-pub(crate) fn sending_ends(at: Time, flows: &[Flow], connection: &Connection, plan: &Plan) -> Vec<Sample> {
+pub(crate) fn sending_ends(
+    at: Time,
+    flows: &[SimulatedFlow],
+    connection: &ConnectionSetup,
+    plan: &SimulationPlan,
+) -> Vec<Sample> {
     let times = (at, Time::ZERO + plan.lead);
     let sending = |(flow, stream)| {
-        let [sender, _] = sample(times, stream, flow, connection, plan);
+        let [sender, _] = sample_ends(times, stream, flow, connection, plan);
         sender
     };
     flows.iter().zip(0..).map(sending).collect()
 }
 
-fn sample((at, origin): (Time, Time), stream: u16, flow: &Flow, connection: &Connection, plan: &Plan) -> [Sample; 2] {
+fn sample_ends(
+    (at, origin): (Time, Time),
+    stream: u16,
+    flow: &SimulatedFlow,
+    connection: &ConnectionSetup,
+    plan: &SimulationPlan,
+) -> [Sample; 2] {
     let agreed = |info: TcpInfo| TcpInfo {
         timestamps: Some(connection.timestamps),
         sack: Some(true),
@@ -190,20 +214,20 @@ fn sample((at, origin): (Time, Time), stream: u16, flow: &Flow, connection: &Con
         advmss: Some(connection.advmss),
         ..info
     };
-    let at_span = at.since(origin);
+    let at_span = at.duration_since(origin);
     let sender = Sample {
         at: at_span,
         stream,
-        bytes: flow.sender.written(),
-        tcp: agreed(flow.sender.info(at)),
-        memory: Some(flow.sender.memory()),
+        bytes: flow.sender.written_bytes(),
+        tcp: agreed(flow.sender.tcp_info(at)),
+        memory: Some(flow.sender.socket_memory()),
     };
     let receiver = Sample {
         at: at_span,
         stream,
         bytes: flow.receiver.bytes_read(),
-        tcp: agreed(flow.receiver.info(at)),
-        memory: Some(flow.receiver.memory()),
+        tcp: agreed(flow.receiver.tcp_info(at)),
+        memory: Some(flow.receiver.socket_memory()),
     };
     [sender, receiver]
 }

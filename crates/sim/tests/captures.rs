@@ -1,51 +1,51 @@
 //! Captures of simulated transfers: what their packets show is what the simulation did.
 
-use fullpipe_flow::{Explained, Finished, Flows};
+use fullpipe_flow::{ExplainedTransfers, FinishedFlows, FlowTable};
 use fullpipe_record::{CapturePoint, Direction, Edit, FlowReport, HostSettings, Path, PathDirection, Request};
-use fullpipe_sim::{Plan, Simulation};
+use fullpipe_sim::{Simulation, SimulationPlan};
 use fullpipe_units::{BitRate, Ratio, Span, Time};
-use fullpipe_wire::{Captured, LinkType, read_captured};
+use fullpipe_wire::{CapturedContent, LinkType, read_captured};
 
 const RTT: Span = Span::from_millis(20);
 const MSS: u64 = 1448;
 
 /// 50 Mbit/s over 20 ms for two seconds.
-fn plan() -> Plan {
+fn plan() -> SimulationPlan {
     let rate = BitRate::from_mbps(50);
     let direction = PathDirection { queue: Some(rate.bytes_in(RTT)), ..PathDirection::of_rate(Some(rate)) };
     let host = HostSettings::of_linux_6_18();
     let request = Request { duration: Span::from_secs(2), ..Request::default() };
-    Plan::new(Path::symmetric(&direction, RTT), [host.clone(), host], request, 5)
+    SimulationPlan::new(Path::with_symmetric_rtt(&direction, RTT), [host.clone(), host], request, 5)
 }
 
 /// Returns what a capture shows.
-fn read(file: &[u8]) -> Finished {
-    let mut flows = Flows::default();
+fn read(file: &[u8]) -> FinishedFlows {
+    let mut flows = FlowTable::default();
     let mut rest = &file[24..];
     while let Some((head, after)) = rest.split_first_chunk::<16>() {
         let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (bytes, next) = after.split_at(number(8) as usize);
         let at = Time::from_nanos(u64::from(number(0)) * 1_000_000_000 + u64::from(number(4)));
-        let Captured::Tcp(segment) = read_captured(LinkType::RAW, bytes, number(12) as usize) else {
+        let CapturedContent::Tcp(segment) = read_captured(LinkType::RAW, bytes, number(12) as usize) else {
             panic!("every packet is one of TCP");
         };
-        flows.add(&segment, at);
+        flows.add_segment(&segment, at);
         rest = next;
     }
-    flows.finish(Explained::Largest(1))
+    flows.finish_flows(ExplainedTransfers::Largest(1))
 }
 
 /// Runs a transfer and returns its captures, and the number of retransmitted segments.
-fn run(plan: Plan) -> ([Finished; 2], u64) {
-    let mut simulation = Simulation::captured(plan).unwrap();
+fn run(plan: SimulationPlan) -> ([FinishedFlows; 2], u64) {
+    let mut simulation = Simulation::with_captures(plan).unwrap();
     simulation.run_until(Time::from_nanos(u64::MAX));
-    let again = simulation.segments().map(|[again, _]| again).sum();
+    let again = simulation.segment_counts().map(|[again, _]| again).sum();
     let files = simulation.take_captures().unwrap();
     assert!(simulation.take_captures().is_none());
     (files.map(|file| read(&file)), again)
 }
 
-fn only(found: &Finished) -> &FlowReport {
+fn only(found: &FinishedFlows) -> &FlowReport {
     assert_eq!(found.flows.len(), 1);
     &found.flows[0]
 }

@@ -1,7 +1,7 @@
 //! Datagrams, and loads during a transfer, in virtual time.
 
 use fullpipe_record::{Direction, HostSettings, Measurement, Path, PathDirection, Reordering, Request, Transport};
-use fullpipe_sim::{CrossTraffic, CrossTrafficResult, NotModelled, Plan, Simulation};
+use fullpipe_sim::{CrossTraffic, CrossTrafficResult, NotModelled, Simulation, SimulationPlan};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 
 /// Payload that 100 Mbit/s carry of datagrams of 1472 bytes.
@@ -22,15 +22,15 @@ fn tcp() -> Request {
 }
 
 /// 100 Mbit/s × 20 ms with a queue of 10 ms.
-fn plan(request: Request) -> Plan {
+fn plan(request: Request) -> SimulationPlan {
     let rate = BitRate::from_mbps(100);
     let queue = Some(rate.bytes_in(Span::from_millis(10)));
     let direction = PathDirection { queue, ..PathDirection::of_rate(Some(rate)) };
     let host = HostSettings::of_linux_6_18();
-    Plan::new(Path::symmetric(&direction, Span::from_millis(20)), [host.clone(), host], request, 7)
+    SimulationPlan::new(Path::with_symmetric_rtt(&direction, Span::from_millis(20)), [host.clone(), host], request, 7)
 }
 
-fn measure(plan: Plan) -> (Measurement, Vec<CrossTrafficResult>) {
+fn measure(plan: SimulationPlan) -> (Measurement, Vec<CrossTrafficResult>) {
     Simulation::new(plan).unwrap().measure_with_cross_traffic()
 }
 
@@ -42,7 +42,7 @@ fn loads_of_more_datagrams_than_can_be_simulated_are_refused() {
     assert_eq!(refused(plan(dense.clone())), too_many(250_000_000_000));
     assert_eq!(refused(plan(Request { bytes: Some(ByteCount::new(32_000)), ..dense.clone() })), None);
     let cross_traffic = vec![CrossTraffic { request: dense.clone(), starts: Span::ZERO }; 2];
-    assert_eq!(refused(Plan { cross_traffic, ..plan(tcp()) }), too_many(500_000_000_000));
+    assert_eq!(refused(SimulationPlan { cross_traffic, ..plan(tcp()) }), too_many(500_000_000_000));
     assert_eq!(refused(plan(Request { rate: Some(BitRate::from_bps(u64::MAX)), ..dense })), too_many(u64::MAX));
 }
 
@@ -50,10 +50,10 @@ fn loads_of_more_datagrams_than_can_be_simulated_are_refused() {
 fn a_simulation_advances_by_so_many_events() {
     let mut stepped = Simulation::new(plan(udp(120.0))).unwrap();
     let end = Time::from_nanos(u64::MAX);
-    assert!(!stepped.advance(end, 1000));
-    assert_eq!(stepped.events(), 1000);
-    while !stepped.advance(end, 7) {}
-    assert_eq!(stepped.measure(), Simulation::new(plan(udp(120.0))).unwrap().measure());
+    assert!(!stepped.advance_to(end, 1000));
+    assert_eq!(stepped.event_count(), 1000);
+    while !stepped.advance_to(end, 7) {}
+    assert_eq!(stepped.run_to_measurement(), Simulation::new(plan(udp(120.0))).unwrap().run_to_measurement());
 }
 
 #[test]
@@ -77,7 +77,8 @@ fn datagrams_below_the_rate_all_arrive() {
 fn what_the_link_cannot_carry_is_lost_and_the_queue_is_full() {
     let (measurement, _) = measure(plan(udp(120.0)));
     let seen = measurement.summary.datagrams.unwrap();
-    let (lost, arriving) = (seen.lost as f64 / (seen.lost + seen.received) as f64, measurement.arriving().as_mbps());
+    let (lost, arriving) =
+        (seen.lost as f64 / (seen.lost + seen.received) as f64, measurement.arrival_rate().as_mbps());
     assert!((lost - (1.0 - CAPACITY / 120.0)).abs() < 0.005, "{lost}");
     assert!((arriving / CAPACITY - 1.0).abs() < 0.01, "{arriving}");
     let loaded = measurement.rtt.loaded.unwrap().median;
@@ -139,7 +140,7 @@ fn a_transfer_gets_what_other_loads_leave() {
     let mean = |from: usize, to: usize| rates[from..to].iter().sum::<f64>() / (to - from) as f64;
     assert!((mean(1, 3) - 65.0).abs() < 5.0, "{rates:?}");
     assert!((mean(4, 6) - 37.0).abs() < 6.0, "{rates:?}");
-    assert_eq!(measurement.sender().samples[0].at, Span::ZERO);
+    assert_eq!(measurement.sending_end().samples[0].at, Span::ZERO);
     assert_eq!(loads.iter().map(|load| load.sending).collect::<Vec<_>>(), [10, 3].map(Span::from_secs));
     for load in loads {
         let offered = load.sent.as_f64() * 8.0 / load.sending.as_secs_f64();
@@ -164,7 +165,7 @@ fn connections_compete_and_stops_change_nothing() {
     };
     let (alone, _) = measure(plan(tcp()));
     let (measurement, loads) = measure(shared());
-    assert!(measurement.summary.rate < alone.summary.rate.scaled(0.6), "{}", measurement.summary.rate);
+    assert!(measurement.summary.rate < alone.summary.rate.scale_by(0.6), "{}", measurement.summary.rate);
     assert!(loads[0].received.as_f64() * 8.0 / 4.0 > 50e6, "{:?}", loads[0]);
     let mut stepped = Simulation::new(shared()).unwrap();
     for stop in 1.. {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use fullpipe_record::{HostSettings, Path, PathDirection, Request, Segmentation};
-use fullpipe_sim::{Granularity, Plan, Simulation};
+use fullpipe_sim::{Simulation, SimulationPlan, TrainGranularity};
 use fullpipe_units::{BitRate, Ratio, Span};
 
 const QUEUES: [f64; 3] = [0.25, 1.0, 4.0];
@@ -12,9 +12,9 @@ const LOSSES: [f64; 3] = [0.0, 1e-3, 1e-2];
 
 /// 100 Mbit/s × 60 ms for 4 s with a queue in BDPs and random loss of data: four packets are sent in a hundredth of a
 /// round trip.
-fn plan(control: &str, queue: f64, loss: f64, granularity: Granularity) -> Plan {
+fn plan(control: &str, queue: f64, loss: f64, granularity: TrainGranularity) -> SimulationPlan {
     let (rate, rtt) = (BitRate::from_mbps(100), Span::from_millis(60));
-    let queue = Some(rate.bytes_in(rtt).scaled(queue));
+    let queue = Some(rate.bytes_in(rtt).scale_by(queue));
     let direction = PathDirection { delay: rtt / 2, queue, ..PathDirection::of_rate(Some(rate)) };
     let path = Path {
         forward: PathDirection { loss: Some(Ratio::new(loss)), ..direction.clone() },
@@ -24,12 +24,12 @@ fn plan(control: &str, queue: f64, loss: f64, granularity: Granularity) -> Plan 
     let host = HostSettings::of_linux_6_18();
     let duration = Span::from_secs(4);
     let request = Request { duration, congestion: Some(control.to_owned()), ..Request::default() };
-    Plan { granularity, ..Plan::new(path, [host.clone(), host], request, 1) }
+    SimulationPlan { granularity, ..SimulationPlan::new(path, [host.clone(), host], request, 1) }
 }
 
 /// Mbit/s, and retransmitted segments.
-fn cell(plan: Plan) -> String {
-    let summary = Simulation::new(plan).unwrap().measure().summary;
+fn cell(plan: SimulationPlan) -> String {
+    let summary = Simulation::new(plan).unwrap().run_to_measurement().summary;
     format!("{:6.2} {:5}", summary.rate.as_mbps(), summary.retransmits.unwrap().get())
 }
 
@@ -38,7 +38,7 @@ fn table(control: &str) -> String {
     for queue in QUEUES {
         for loss in LOSSES {
             let of = |granularity| cell(plan(control, queue, loss, granularity));
-            let (single, trains) = (of(Granularity::Segment), of(Granularity::Train));
+            let (single, trains) = (of(TrainGranularity::Segment), of(TrainGranularity::Train));
             writeln!(text, "{queue:5}  {loss:5}   {single}   {trains}").unwrap();
         }
     }

@@ -3,37 +3,37 @@
 use std::fmt::Write;
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_link::Counters;
+use fullpipe_link::DirectionCounters;
 use fullpipe_record::{
     Buffer, Cause, Direction, Edit, Evidence, Framing, HostSettings, Jitter, Limit, LossPattern, Measurement,
     NarrowLink, Path, PathDirection, Policer, Request, TooBig,
 };
-use fullpipe_sim::{Granularity, NotModelled, Plan, Simulation};
+use fullpipe_sim::{NotModelled, Simulation, SimulationPlan, TrainGranularity};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use proptest::prelude::*;
 
 /// `mbps` over `rtt` milliseconds, with a queue of a bandwidth-delay product, for `seconds`, between hosts with large
 /// buffers.
-fn plan(mbps: u64, rtt: u64, seconds: u64) -> Plan {
+fn plan(mbps: u64, rtt: u64, seconds: u64) -> SimulationPlan {
     let (rate, rtt) = (BitRate::from_mbps(mbps), Span::from_millis(rtt));
     let direction = PathDirection { queue: Some(rate.bytes_in(rtt)), ..PathDirection::of_rate(Some(rate)) };
     let mut host = HostSettings::of_linux_6_18();
     (host.tcp_rmem.max, host.tcp_wmem.max) = (ByteCount::from_mib(64), ByteCount::from_mib(64));
     let request = Request { duration: Span::from_secs(seconds), ..Request::default() };
-    Plan::new(Path::symmetric(&direction, rtt), [host.clone(), host], request, 7)
+    SimulationPlan::new(Path::with_symmetric_rtt(&direction, rtt), [host.clone(), host], request, 7)
 }
 
-fn measure(plan: Plan) -> Measurement {
-    Simulation::new(plan).unwrap().measure()
+fn measure(plan: SimulationPlan) -> Measurement {
+    Simulation::new(plan).unwrap().run_to_measurement()
 }
 
-fn verdict(plan: Plan) -> (Limit, Cause) {
+fn verdict(plan: SimulationPlan) -> (Limit, Cause) {
     let bandwidth = plan.path.forward.rate;
-    let verdict = diagnose(&Evidence::of(&measure(plan), bandwidth, Framing::Ethernet));
+    let verdict = diagnose(&Evidence::from_measurement(&measure(plan), bandwidth, Framing::Ethernet));
     (verdict.kind, verdict.cause)
 }
 
-fn with(plan: Plan, change: impl FnOnce(&mut Plan)) -> Plan {
+fn with(plan: SimulationPlan, change: impl FnOnce(&mut SimulationPlan)) -> SimulationPlan {
     let mut plan = plan;
     change(&mut plan);
     plan
@@ -52,7 +52,7 @@ fn a_slow_reader_reads_to_the_last_byte() {
 #[test]
 fn a_planted_limit_is_named() {
     let base = || plan(100, 20, 6);
-    let table: [(Limit, Cause, Plan); 10] = [
+    let table: [(Limit, Cause, SimulationPlan); 10] = [
         (Limit::Capacity, Cause::Link, base()),
         (Limit::ReceiveWindow, Cause::TcpRmemMax, with(base(), |p| p.receiver.tcp_rmem.max = ByteCount::from_kib(128))),
         (Limit::ReceiveWindow, Cause::NoWindowScaling, with(base(), |p| p.receiver.window_scaling = false)),
@@ -93,12 +93,12 @@ fn narrow(too_big: TooBig) -> NarrowLink {
 
 #[test]
 fn a_sender_that_learns_of_a_narrow_link_sends_its_first_flight_again() {
-    for granularity in [Granularity::Segment, Granularity::Train] {
+    for granularity in [TrainGranularity::Segment, TrainGranularity::Train] {
         let measurement = measure(with(plan(100, 20, 6), |p| {
             p.path.forward.effects.narrow = Some(narrow(TooBig::Answered));
             p.granularity = granularity;
         }));
-        let last = measurement.sender().samples.last().unwrap().tcp.clone();
+        let last = measurement.sending_end().samples.last().unwrap().tcp.clone();
         assert_eq!(last.snd_mss, Some(ByteCount::new(1_348)), "{granularity:?}");
         let again = last.total_retrans.unwrap().get();
         assert!((10..200).contains(&again), "{granularity:?}: {again}");
@@ -119,7 +119,7 @@ fn a_window_of_few_trains_carries_as_much_in_trains() {
             }));
             measured.summary.rate.as_mbps()
         };
-        let (segments, trains) = (of(Granularity::Segment), of(Granularity::Train));
+        let (segments, trains) = (of(TrainGranularity::Segment), of(TrainGranularity::Train));
         assert!((trains / segments - 1.0).abs() < 0.02, "{mbps} Mbit/s, {rtt} ms: {segments} by segment, {trains}");
     }
 }
@@ -141,10 +141,10 @@ fn windows_of_less_than_a_segment_carry_small_ones() {
             p.path.forward.queue = Some(ByteCount::from_mib(1));
             p.request.buffer = buffer;
         }));
-        let last = measurement.sender().samples.last().unwrap().tcp.clone();
+        let last = measurement.sending_end().samples.last().unwrap().tcp.clone();
         assert_eq!(last.snd_mss, Some(ByteCount::new(mss)), "{mtu}, {buffer:?}");
         // At least a segment a round trip; acknowledgements may be delayed.
-        let least = BitRate::of(ByteCount::new(mss), Span::from_millis(62));
+        let least = BitRate::from_bytes_in(ByteCount::new(mss), Span::from_millis(62));
         assert!(measurement.summary.rate >= least, "{mtu}, {buffer:?}: {}", measurement.summary.rate);
         let is_tuned = buffer == Buffer::Automatic;
         assert!(!is_tuned || measurement.summary.rate.as_mbps() > 90.0, "{mtu}: {}", measurement.summary.rate);
@@ -180,7 +180,8 @@ fn plain_loss_is_no_black_hole() {
         let heavy = with(plan(20, 20, 10), |p| p.path.forward.loss = Some(Ratio::new(loss)));
         assert_ne!(verdict(heavy).0, Limit::Mtu, "{loss}");
     }
-    let bursts = |p: &mut Plan| p.path.forward.effects.losses = Some("gilbert-elliott 1% 20%".parse().unwrap());
+    let bursts =
+        |p: &mut SimulationPlan| p.path.forward.effects.losses = Some("gilbert-elliott 1% 20%".parse().unwrap());
     assert_ne!(verdict(with(plan(20, 20, 10), bursts)).0, Limit::Mtu);
 }
 
@@ -221,10 +222,10 @@ fn every_control_fills_the_link_and_both_ways_round() {
             p.request.congestion = Some(control.to_owned());
             p.request.direction = direction;
         }));
-        let payload = BitRate::from_mbps(50).scaled(1448.0 / 1538.0);
+        let payload = BitRate::from_mbps(50).scale_by(1448.0 / 1538.0);
         let share = measurement.summary.rate.relative_to(payload);
         assert!((0.94..=1.001).contains(&share), "{control} {direction:?}: {share}");
-        assert_eq!(measurement.sender().samples.last().unwrap().tcp.total_rto, Some(SegCount::ZERO), "{control}");
+        assert_eq!(measurement.sending_end().samples.last().unwrap().tcp.total_rto, Some(SegCount::ZERO), "{control}");
     }
 }
 
@@ -244,7 +245,7 @@ fn a_number_of_bytes_arrives_once_and_whole() {
 #[test]
 fn planted_losses_are_the_segments_that_are_sent_again() {
     let lost = vec![200, 5_000, 5_001, 9_000];
-    for granularity in [Granularity::Segment, Granularity::Cut] {
+    for granularity in [TrainGranularity::Segment, TrainGranularity::Cut] {
         let measurement = measure(with(plan(100, 20, 3), |p| {
             p.granularity = granularity;
             p.path.forward.queue = Some(ByteCount::from_mib(64));
@@ -275,7 +276,7 @@ fn a_fixed_window_does_not_end_slow_start_of_a_slow_path() {
         p.request.congestion = Some("cubic".to_owned());
     });
     let simulation = Simulation::new(plan.clone()).unwrap();
-    assert_eq!(simulation.senders()[0].tcp.snd_wnd, Some(ByteCount::new(199_824)));
+    assert_eq!(simulation.sender_samples()[0].tcp.snd_wnd, Some(ByteCount::new(199_824)));
     let resent = measure(plan).summary.retransmits.unwrap().get();
     assert!((80..=92).contains(&resent), "{resent}");
 }
@@ -307,7 +308,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
 #[test]
 fn what_is_not_modelled_is_refused_by_name() {
     for (change, expected) in [
-        ((|p| p.request.congestion = Some("htcp".to_owned())) as fn(&mut Plan), "\"htcp\" is not modelled"),
+        ((|p| p.request.congestion = Some("htcp".to_owned())) as fn(&mut SimulationPlan), "\"htcp\" is not modelled"),
         (|p| p.request.direction = Direction::Both, "both directions"),
         (|p| p.receiver.sack = false, "selective acknowledgements"),
         (|p| p.path.forward.effects.edits = vec![Edit::StripSack], "selective acknowledgements"),
@@ -328,7 +329,7 @@ fn a_middlebox_that_strips_the_scale_leaves_64_kib() {
                 _ => p.path.forward.effects.edits = edits,
             }
         }));
-        let most = measurement.sender().samples.iter().filter_map(|sample| sample.tcp.snd_wnd).max().unwrap();
+        let most = measurement.sending_end().samples.iter().filter_map(|sample| sample.tcp.snd_wnd).max().unwrap();
         assert!(most <= ByteCount::new(65_535), "{way:?}: {most}");
         assert!(measurement.summary.rate < BitRate::from_mbps(14), "{way:?}: {}", measurement.summary.rate);
     }
@@ -338,14 +339,14 @@ fn a_middlebox_that_strips_the_scale_leaves_64_kib() {
 fn a_middlebox_that_lowers_windows_lowers_that_of_the_handshake_too() {
     let most = ByteCount::new(2000);
     let clamped = measure(with(plan(100, 40, 2), |p| p.path.reverse.effects.edits = vec![Edit::ClampWindow(most)]));
-    let handshake = clamped.sender().sockets[0].handshake.unwrap();
+    let handshake = clamped.sending_end().sockets[0].handshake.unwrap();
     assert_eq!(handshake.window, Some(most));
     let free = measure(plan(100, 40, 2));
-    assert!(free.sender().sockets[0].handshake.unwrap().window > Some(most));
+    assert!(free.sending_end().sockets[0].handshake.unwrap().window > Some(most));
 }
 
 /// Any path that loses, reorders, copies and polices a little.
-fn paths() -> impl Strategy<Value = Plan> {
+fn paths() -> impl Strategy<Value = SimulationPlan> {
     let effects = (0.0..0.03_f64, 0.0..0.01_f64, any::<bool>(), 0_u64..5);
     let load = (1_u16..4, prop::sample::select(vec!["reno", "cubic", "bbr"]), any::<u64>());
     (2_u64..40, 1_u64..60, 4_u64..200, effects, load).prop_map(|(mbps, rtt, queue, effects, load)| {
@@ -371,7 +372,7 @@ fn paths() -> impl Strategy<Value = Plan> {
     })
 }
 
-fn on_the_way(counters: &Counters) -> Option<u64> {
+fn on_the_way(counters: &DirectionCounters) -> Option<u64> {
     let came = counters.offered.segments.get() + counters.duplicated.segments.get();
     let gone = [
         counters.lost,
@@ -395,17 +396,17 @@ proptest! {
         let mut acknowledged = 0;
         for stop in 1.. {
             stepped.run_until(Time::ZERO + Span::from_millis(stop * step));
-            for counters in stepped.counters() {
+            for counters in stepped.path_counters() {
                 prop_assert!(on_the_way(&counters).is_some(), "{counters:?}");
             }
-            let now: u64 = stepped.segments().map(|[_, acknowledged]| acknowledged).sum();
+            let now: u64 = stepped.segment_counts().map(|[_, acknowledged]| acknowledged).sum();
             prop_assert!(now >= acknowledged);
             acknowledged = now;
             if stepped.is_over() {
                 break;
             }
         }
-        prop_assert!(whole == serde_json::to_vec(&stepped.measure()).unwrap());
+        prop_assert!(whole == serde_json::to_vec(&stepped.run_to_measurement()).unwrap());
     }
 }
 
@@ -419,10 +420,10 @@ fn what_the_path_delivers_is_what_its_ends_count() {
         }))
         .unwrap();
         while !simulation.is_over() {
-            simulation.run_until(simulation.now() + Span::from_millis(100));
+            simulation.run_until(simulation.current_time() + Span::from_millis(100));
         }
-        let [forward, reverse] = simulation.counters();
-        let receiver = simulation.measure().remote.samples.pop().unwrap().tcp;
+        let [forward, reverse] = simulation.path_counters();
+        let receiver = simulation.run_to_measurement().remote.samples.pop().unwrap().tcp;
         assert!(forward.lost.segments > SegCount::ZERO && forward.overflowed.segments > SegCount::ZERO, "{control}");
         // The last packet is the message that ends the transfer.
         let data = forward.delivered.segments.get() - 1;
@@ -438,11 +439,11 @@ fn rates_over_queue_loss_control_and_granularity() {
     for control in ["reno", "cubic", "bbr"] {
         for (queue, loss) in [(0.25, 0.0), (1.0, 0.001)] {
             write!(table, "{control} {queue} {loss}:").unwrap();
-            for granularity in [Granularity::Segment, Granularity::Train] {
+            for granularity in [TrainGranularity::Segment, TrainGranularity::Train] {
                 let summary = measure(with(plan(200, 20, 1), |p| {
                     p.granularity = granularity;
                     p.request.congestion = Some(control.to_owned());
-                    p.path.forward.queue = p.path.forward.queue.map(|bdp| bdp.scaled(queue));
+                    p.path.forward.queue = p.path.forward.queue.map(|bdp| bdp.scale_by(queue));
                     p.path.forward.loss = Some(Ratio::new(loss));
                 }))
                 .summary;
@@ -459,7 +460,7 @@ fn no_round_trip_is_shorter_than_that_of_the_path() {
     for seed in 0..20 {
         let lossy = with(plan(50, 20, 2), |p| (p.seed, p.path.forward.loss) = (seed, Some(Ratio::new(0.02))));
         let measured = measure(lossy);
-        let least = measured.sender().samples.iter().filter_map(|sample| sample.tcp.min_rtt).min().unwrap();
+        let least = measured.sending_end().samples.iter().filter_map(|sample| sample.tcp.min_rtt).min().unwrap();
         // Stamps count milliseconds.
         assert!(least + Span::from_millis(1) >= Span::from_millis(20), "{least} with seed {seed}");
     }

@@ -30,8 +30,8 @@ pub fn rank_correlation<X: Magnitude, Y: Magnitude>(pairs: &[(X, Y)]) -> Option<
     if pairs.len() < MIN_PAIRS {
         return None;
     }
-    let x = ranks(&pairs.iter().map(|(x, _)| x.magnitude()).collect::<Vec<_>>());
-    let y = ranks(&pairs.iter().map(|(_, y)| y.magnitude()).collect::<Vec<_>>());
+    let x = rank_values(&pairs.iter().map(|(x, _)| x.magnitude()).collect::<Vec<_>>());
+    let y = rank_values(&pairs.iter().map(|(_, y)| y.magnitude()).collect::<Vec<_>>());
     let coefficient = product_moment(&x, &y)?;
     // Of a perfect order, z is infinite.
     let z = libm::atanh(coefficient.clamp(-0.999_999, 0.999_999));
@@ -53,7 +53,7 @@ pub fn partial_rank_correlation<X: Magnitude, Y: Magnitude, Z: Magnitude>(runs: 
 }
 
 /// Returns the rank of each value from 1; equal values share the mean of theirs.
-fn ranks(values: &[f64]) -> Vec<f64> {
+fn rank_values(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
     let mut ranks = vec![0.0; values.len()];
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn ties_share_their_ranks() {
-        assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0, 3.0]), [4.0, 1.0, 4.0, 2.0, 4.0]);
+        assert_eq!(rank_values(&[3.0, 1.0, 3.0, 2.0, 3.0]), [4.0, 1.0, 4.0, 2.0, 4.0]);
     }
 
     #[test]

@@ -15,9 +15,9 @@ const MAX_PAIRS: usize = 10_000;
 /// Normal theory: the ends of the interval and the estimates that lie beyond it are quantiles of Student's distribution
 /// (0.975 and 0.8), times √2 × noise ÷ √pairs. Of campaigns of 6 pairs, whose interval holds in 97 %, two of three show
 /// it.
-pub fn detectable(noise: Ratio, pairs: usize) -> Ratio {
+pub fn detectable_difference(noise: Ratio, pairs: usize) -> Ratio {
     let freedom = pairs.max(2) - 1;
-    let quantiles = student::quantile(0.975, freedom) + student::quantile(0.8, freedom);
+    let quantiles = student::student_quantile(0.975, freedom) + student::student_quantile(0.8, freedom);
     let error = noise.get() * std::f64::consts::SQRT_2 * RELATIVE_ERROR / (pairs.max(2) as f64).sqrt();
     Ratio::new(-libm::expm1(-quantiles * error))
 }
@@ -25,7 +25,7 @@ pub fn detectable(noise: Ratio, pairs: usize) -> Ratio {
 /// Returns the least number of pairs, 6 or more, with which four of five campaigns show `difference`; `None` if it is
 /// more than 10 000.
 pub fn pairs_needed(noise: Ratio, difference: Ratio) -> Option<usize> {
-    let enough = |pairs: &usize| detectable(noise, *pairs) <= difference;
+    let enough = |pairs: &usize| detectable_difference(noise, *pairs) <= difference;
     if !enough(&MAX_PAIRS) {
         return None;
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn more_pairs_show_less() {
-        let shown: Vec<Ratio> = (2..100).map(|pairs| detectable(Ratio::new(0.06), pairs)).collect();
+        let shown: Vec<Ratio> = (2..100).map(|pairs| detectable_difference(Ratio::new(0.06), pairs)).collect();
         assert!(shown.windows(2).all(|pair| pair[1] < pair[0]), "{shown:?}");
     }
 }

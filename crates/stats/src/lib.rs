@@ -2,8 +2,8 @@
 //! rank correlation.
 //!
 //! The unit is the run. Samples within one are alike, so an interval over them says nothing about the next run
-//! ([`within_run`]); differences are between runs, measured in pairs in random order ([`pair_orders`], [`paired`]) or
-//! not ([`unpaired`]). All intervals hold the true value in 95 % of all cases, whatever the distribution of the noise;
+//! ([`within_run`]); differences are between runs, measured in pairs in random order ([`pair_orders`], [`paired_difference`]) or
+//! not ([`unpaired_difference`]). All intervals hold the true value in 95 % of all cases, whatever the distribution of the noise;
 //! the error rates are simulated in `tests/`. Rates, times and counts are compared by their ratios, as logarithms.
 
 mod changes;
@@ -18,12 +18,12 @@ mod signed_rank;
 mod student;
 mod within_run;
 
-pub use changes::{Change, MIN_RUNS_WITH_CHANGE, changes, detectable_change};
+pub use changes::{HistoryLevelChange, MIN_RUNS_WITH_CHANGE, detectable_change, find_level_changes};
 pub use correlation::{Correlation, partial_rank_correlation, rank_correlation};
-pub use detectable::{detectable, pairs_needed};
-pub use difference::{Conclusion, Difference, SAME_WITHIN, paired, unpaired};
+pub use detectable::{detectable_difference, pairs_needed};
+pub use difference::{Conclusion, RatioDifference, SAME_WITHIN, paired_difference, unpaired_difference};
 pub use magnitude::Magnitude;
-pub use order::{Order, pair_orders};
+pub use order::{PairOrder, pair_orders};
 pub use within_run::{RateInterval, within_run};
 
 /// Standard deviation of single runs, as a share, below which none is assumed: runs that agree do so by chance, or as

@@ -37,12 +37,12 @@ impl Magnitude for Ratio {
 }
 
 /// Returns the natural logarithm; `None` of zero.
-pub(crate) fn log(value: impl Magnitude) -> Option<f64> {
+pub(crate) fn natural_log(value: impl Magnitude) -> Option<f64> {
     let value = value.magnitude();
     (value > 0.0).then(|| libm::log(value))
 }
 
 /// Returns the ratio of which `log` is the natural logarithm.
-pub(crate) fn ratio(log: f64) -> Ratio {
+pub(crate) fn ratio_from_log(log: f64) -> Ratio {
     Ratio::new(libm::exp(log))
 }

@@ -4,7 +4,7 @@
 
 use fullpipe_units::median;
 
-use crate::order_statistics::{Located, lower_tail};
+use crate::order_statistics::{IntervalEstimate, lower_tail};
 
 /// Fewer differences have no interval at 95 %: the smallest probability of both tails is 2 ÷ 2ⁿ.
 pub(crate) const MIN_PAIRS: usize = 6;
@@ -18,15 +18,15 @@ const COUNTED_RANKS: f64 = 0.8;
 
 /// Returns the Hodges–Lehmann estimate of the middle of `differences` and its interval, both among the averages of two
 /// of them; `None` of fewer than [`MIN_PAIRS`]. Takes n² ÷ 2 numbers of memory.
-pub(crate) fn located(differences: &[f64]) -> Option<Located> {
+pub(crate) fn signed_rank_estimate(differences: &[f64]) -> Option<IntervalEstimate> {
     let cap = (COUNTED_RANKS * differences.len() as f64).round() as usize;
     with_ranks_up_to(cap, differences)
 }
 
-fn with_ranks_up_to(cap: usize, differences: &[f64]) -> Option<Located> {
+fn with_ranks_up_to(cap: usize, differences: &[f64]) -> Option<IntervalEstimate> {
     let scores: Vec<usize> = (1..=differences.len()).map(|rank| rank.min(cap)).collect();
-    let critical = critical(&scores)?;
-    let mut averages = averages(differences);
+    let critical = critical_score_sum(&scores)?;
+    let mut averages = walsh_averages(differences);
     let estimate = median(averages.clone())?;
     averages.dedup();
     let lowest = |differences: &[f64], averages: &[f64]| {
@@ -44,11 +44,11 @@ fn with_ranks_up_to(cap: usize, differences: &[f64]) -> Option<Located> {
     };
     let negated = |values: &[f64]| values.iter().rev().map(|value| -value).collect::<Vec<_>>();
     let (low, high) = (lowest(differences, &averages), -lowest(&negated(differences), &negated(&averages)));
-    Some(Located { estimate, low, high })
+    Some(IntervalEstimate { estimate, low, high })
 }
 
 /// Returns the averages of each two of `values` and of each with itself, sorted (Walsh's averages).
-fn averages(values: &[f64]) -> Vec<f64> {
+fn walsh_averages(values: &[f64]) -> Vec<f64> {
     let with_later = |(index, first): (usize, &f64)| {
         let first = *first;
         values[index..].iter().map(move |second| f64::midpoint(first, *second))
@@ -67,17 +67,17 @@ fn score_below(center: f64, differences: &[f64], scores: &[usize]) -> usize {
 
 /// Returns the largest sum of scores of one sign that has, together with all smaller ones, a probability of 2.5 % or
 /// less; `None` if there is none.
-fn critical(scores: &[usize]) -> Option<usize> {
+fn critical_score_sum(scores: &[usize]) -> Option<usize> {
     if scores.len() > MAX_COUNTED {
         let mean = scores.iter().sum::<usize>() as f64 / 2.0;
         let deviation = scores.iter().map(|score| (score * score) as f64).sum::<f64>().sqrt() / 2.0;
         return Some((mean - crate::NORMAL_975 * deviation - 0.5) as usize);
     }
-    lower_tail(&distribution(scores))
+    lower_tail(&score_sum_distribution(scores))
 }
 
 /// Returns the probability of each sum of scores, of which each has either sign with the probability ½.
-fn distribution(scores: &[usize]) -> Vec<f64> {
+fn score_sum_distribution(scores: &[usize]) -> Vec<f64> {
     let add = |shares: Vec<f64>, score: &usize| {
         let mut next = vec![0.0; shares.len() + score];
         for (sum, share) in shares.iter().enumerate() {
@@ -104,14 +104,15 @@ mod tests {
         let larger =
             [(16, 29), (17, 34), (18, 40), (19, 46), (20, 52), (21, 58), (22, 65), (23, 73), (24, 81), (25, 89)];
         for (pairs, sum) in table.into_iter().chain(larger) {
-            assert_eq!(critical(&ranks(pairs)), Some(sum), "{pairs} pairs");
+            assert_eq!(critical_score_sum(&ranks(pairs)), Some(sum), "{pairs} pairs");
         }
-        assert_eq!(critical(&ranks(5)), None);
+        assert_eq!(critical_score_sum(&ranks(5)), None);
     }
 
     #[test]
     fn beyond_the_counted_ones_the_normal_distribution_goes_on() {
-        let (counted, normal) = (critical(&ranks(MAX_COUNTED)).unwrap(), critical(&ranks(MAX_COUNTED + 1)).unwrap());
+        let (counted, normal) =
+            (critical_score_sum(&ranks(MAX_COUNTED)).unwrap(), critical_score_sum(&ranks(MAX_COUNTED + 1)).unwrap());
         assert!(normal > counted && normal - counted < MAX_COUNTED, "{counted}, {normal}");
     }
 
@@ -130,14 +131,14 @@ mod tests {
     #[test]
     fn an_outlier_reaches_the_interval_less_if_the_largest_ranks_count_alike() {
         let differences: Vec<f64> = (1..=11).map(f64::from).chain([-100.0]).collect();
-        let (all, capped) = (with_ranks_up_to(12, &differences).unwrap(), located(&differences).unwrap());
+        let (all, capped) = (with_ranks_up_to(12, &differences).unwrap(), signed_rank_estimate(&differences).unwrap());
         assert!(capped.low > all.low && (capped.estimate - all.estimate).abs() < 1e-12, "{all:?}, {capped:?}");
     }
 
     #[test]
     fn equal_differences_are_their_interval() {
-        let all = |value| Some(Located { estimate: value, low: value, high: value });
-        assert_eq!((located(&[0.0; 8]), located(&[2.0; 70])), (all(0.0), all(2.0)));
-        assert_eq!(located(&[2.0; 5]), None);
+        let all = |value| Some(IntervalEstimate { estimate: value, low: value, high: value });
+        assert_eq!((signed_rank_estimate(&[0.0; 8]), signed_rank_estimate(&[2.0; 70])), (all(0.0), all(2.0)));
+        assert_eq!(signed_rank_estimate(&[2.0; 5]), None);
     }
 }

@@ -23,8 +23,8 @@ const BLOCKS: usize = 5;
 /// The interval is Student's over the means of five blocks (batch means; Law, Simulation Modeling and Analysis, 5th
 /// edition, 9.5.3), because samples that follow each other are alike: one over single samples holds the true mean in
 /// half of all cases and fewer. With 200 samples it holds in 94 % of all cases if they are alike for a 50th of the run,
-/// in 90 % for a tenth, in 61 % for half. It says nothing about the next run: [`crate::paired`] and
-/// [`crate::unpaired`] do.
+/// in 90 % for a tenth, in 61 % for half. It says nothing about the next run: [`crate::paired_difference`] and
+/// [`crate::unpaired_difference`] do.
 pub fn within_run(rates: &[BitRate]) -> Option<RateInterval> {
     let length = rates.len() / BLOCKS;
     let means: Vec<f64> = rates[rates.len() % BLOCKS..]
@@ -32,7 +32,7 @@ pub fn within_run(rates: &[BitRate]) -> Option<RateInterval> {
         .map(|block| block.iter().map(|rate| rate.as_f64()).sum::<f64>() / length as f64)
         .collect();
     let (mean, square) = mean_and_square_error(&means).filter(|_| length > 0)?;
-    let half = student::quantile(0.975, BLOCKS - 1) * square.sqrt();
+    let half = student::student_quantile(0.975, BLOCKS - 1) * square.sqrt();
     let [mean, low, high] = [mean, mean - half, mean + half].map(BitRate::from_bps_f64);
     Some(RateInterval { mean, low, high })
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{HistoryChange, HistoryPoint};
-use fullpipe_stats::{Change, changes as changes_of_level, detectable_change};
+use fullpipe_stats::{HistoryLevelChange, detectable_change, find_level_changes as changes_of_level};
 use fullpipe_units::{BitRate, Ratio, Span, Time, median};
 
-use crate::columns::nanoseconds;
+use crate::columns::parse_nanoseconds;
 
 /// Runs that are searched for changes, the newest: time grows with the square of their number, and these take a tenth
 /// of a second.
@@ -17,16 +17,16 @@ const LONGER: f64 = 1.2;
 
 /// Returns the changes of the rate in a series of runs that is in the order of time, or the one that they would have
 /// shown; invalid runs take no part.
-pub(crate) fn changes(points: &[HistoryPoint]) -> (Vec<HistoryChange>, Option<Ratio>) {
+pub(crate) fn rate_changes(points: &[HistoryPoint]) -> (Vec<HistoryChange>, Option<Ratio>) {
     let valid: Vec<&HistoryPoint> = points.iter().filter(|point| point.valid).collect();
     let runs = &valid[valid.len().saturating_sub(MAX_RUNS)..];
-    let rates: Vec<(Time, BitRate)> = runs.iter().map(|run| (time(run), run.rate)).collect();
+    let rates: Vec<(Time, BitRate)> = runs.iter().map(|run| (point_time(run), run.rate)).collect();
     let found = changes_of_level(&rates);
     let ends: Vec<usize> = found.iter().map(|change| change.index).chain([runs.len()]).collect();
     let mut from = 0;
     let mut described = Vec::new();
     for (change, to) in found.iter().zip(ends.into_iter().skip(1)) {
-        described.push(describe(change, &runs[from..change.index], &runs[change.index..to]));
+        described.push(describe_change(change, &runs[from..change.index], &runs[change.index..to]));
         from = change.index;
     }
     let detectable = if described.is_empty() { detectable_change(&rates) } else { None };
@@ -34,16 +34,17 @@ pub(crate) fn changes(points: &[HistoryPoint]) -> (Vec<HistoryChange>, Option<Ra
 }
 
 /// Returns the time since 1970; runs from before then were not made by any of the programs.
-fn time(run: &HistoryPoint) -> Time {
-    Time::from_nanos(nanoseconds(&run.started).max(0).cast_unsigned())
+fn point_time(run: &HistoryPoint) -> Time {
+    Time::from_nanos(parse_nanoseconds(&run.started).max(0).cast_unsigned())
 }
 
-fn describe(change: &Change, before: &[&HistoryPoint], after: &[&HistoryPoint]) -> HistoryChange {
+fn describe_change(change: &HistoryLevelChange, before: &[&HistoryPoint], after: &[&HistoryPoint]) -> HistoryChange {
     let at = after.first().map_or_else(String::new, |run| run.started.clone());
-    let reasons = [limits(before, after), round_trips(before, after)];
+    let reasons = [limit_change(before, after), round_trips(before, after)];
     let reasons = reasons.into_iter().flatten().fold(String::new(), |text, reason| text + "; " + &reason);
     let minute = at.chars().take("2026-03-12T10:00".len()).collect::<String>().replace('T', " ");
-    let sentence = format!("Since {minute} about {}: {} → {}{reasons}.", extent(change), change.before, change.after);
+    let sentence =
+        format!("Since {minute} about {}: {} → {}{reasons}.", change_extent(change), change.before, change.after);
     let difference = change.difference;
     HistoryChange {
         at,
@@ -56,7 +57,7 @@ fn describe(change: &Change, before: &[&HistoryPoint], after: &[&HistoryPoint]) 
 }
 
 /// Returns the change of the rate with its interval: `31 % slower (27 to 35 %)`.
-fn extent(change: &Change) -> String {
+fn change_extent(change: &HistoryLevelChange) -> String {
     let percent = |ratio: Ratio| (ratio.get() - 1.0).abs() * 100.0;
     let difference = change.difference;
     let (word, least, greatest) = if difference.ratio.get() < 1.0 {
@@ -68,7 +69,7 @@ fn extent(change: &Change) -> String {
     format!("{middle:.0} % {word} ({:.0} to {:.0} %, 95 %)", percent(least), percent(greatest))
 }
 
-fn limits(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<String> {
+fn limit_change(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<String> {
     let (before, after) = (usual_limit(before)?, usual_limit(after)?);
     (before != after).then(|| format!("the limit changed from {before} to {after}"))
 }
@@ -76,7 +77,7 @@ fn limits(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<String> {
 fn round_trips(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<String> {
     let idle = |runs: &[&HistoryPoint]| median::<Span>(runs.iter().filter_map(|run| run.rtt_idle).collect());
     let (before, after) = (idle(before)?, idle(after)?);
-    let differ = before.max(after) > before.min(after).scaled(LONGER);
+    let differ = before.max(after) > before.min(after).scale_by(LONGER);
     differ.then(|| format!("the round trip without load changed from {before} to {after}"))
 }
 
@@ -116,7 +117,7 @@ mod tests {
             0..60 => (610 + number % 5, "capacity/link", 20, true),
             _ => (420 + number % 5, "loss/random", 31, true),
         }));
-        let (found, detectable) = changes(&runs);
+        let (found, detectable) = rate_changes(&runs);
         let [change] = &found[..] else { panic!("{found:?}") };
         assert_eq!(detectable, None);
         assert_eq!(change.at, "2026-03-16T00:00:00Z");
@@ -132,10 +133,14 @@ mod tests {
     fn a_series_without_a_step_has_no_change_and_says_which_one_it_would_have_shown() {
         let runs = series((0..100).map(|number| (600 + number * 37 % 53, "capacity/link", 20, number % 20 != 7)));
         let few = &runs[..16];
-        let (found, detectable) = changes(&runs);
+        let (found, detectable) = rate_changes(&runs);
         assert_eq!(found, []);
         assert!(detectable.is_some_and(|least| (0.03..0.1).contains(&least.get())), "{detectable:?}");
-        assert_eq!((changes(few), changes(&[])), ((vec![], None), (vec![], None)), "one of the few is invalid");
+        assert_eq!(
+            (rate_changes(few), rate_changes(&[])),
+            ((vec![], None), (vec![], None)),
+            "one of the few is invalid"
+        );
     }
 
     #[test]
@@ -145,7 +150,7 @@ mod tests {
             let noise = |number: u64| 1000 + number * 7919 % 141 - 70;
             let level = |number: u64| if number < before { 620 } else { 430 };
             let run = |number: u64| (level(number) * noise(number) / 1000, "capacity/link", 20, true);
-            let found = changes(&series((0..all).map(run))).0;
+            let found = rate_changes(&series((0..all).map(run))).0;
             assert_eq!(found.len(), 1, "{before} of {all}: {found:?}");
         }
     }

@@ -6,7 +6,7 @@ use fullpipe_record::{Direction, StoredDocument, StoredFacts};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use jiff::Timestamp;
 
-use crate::engine::{Row, Value};
+use crate::engine::{DatabaseValue, Row};
 
 /// Returns the row of a document.
 pub(crate) fn document_row(document: &StoredDocument) -> Row {
@@ -14,7 +14,7 @@ pub(crate) fn document_row(document: &StoredDocument) -> Row {
         document.id.as_str().into(),
         document.kind.as_str().into(),
         u64::from(document.schema).into(),
-        nanoseconds(&document.started).into(),
+        parse_nanoseconds(&document.started).into(),
         document.host.as_str().into(),
         document.peer.as_str().into(),
         document.address.as_str().into(),
@@ -58,103 +58,103 @@ pub(crate) fn facts_row(facts: &StoredFacts) -> Row {
 
 /// Values of a row, taken in the order of their columns. A value of another type than its column, which only another
 /// program can have written, is taken as missing.
-pub(crate) struct Reader(IntoIter<Value>);
+pub(crate) struct RowReader(IntoIter<DatabaseValue>);
 
-impl Reader {
+impl RowReader {
     pub(crate) fn new(row: Row) -> Self {
         Self(row.into_iter())
     }
 
-    pub(crate) fn integer(&mut self) -> Option<i64> {
+    pub(crate) fn next_integer(&mut self) -> Option<i64> {
         match self.0.next() {
-            Some(Value::Integer(number)) => Some(number),
+            Some(DatabaseValue::Integer(number)) => Some(number),
             _ => None,
         }
     }
 
-    pub(crate) fn count(&mut self) -> Option<u64> {
-        self.integer().and_then(|number| u64::try_from(number).ok())
+    pub(crate) fn next_count(&mut self) -> Option<u64> {
+        self.next_integer().and_then(|number| u64::try_from(number).ok())
     }
 
-    pub(crate) fn text(&mut self) -> Option<String> {
+    pub(crate) fn next_text(&mut self) -> Option<String> {
         match self.0.next() {
-            Some(Value::Text(text)) => Some(text),
+            Some(DatabaseValue::Text(text)) => Some(text),
             _ => None,
         }
     }
 
-    pub(crate) fn blob(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn next_blob(&mut self) -> Option<Vec<u8>> {
         match self.0.next() {
-            Some(Value::Blob(bytes)) => Some(bytes),
+            Some(DatabaseValue::Blob(bytes)) => Some(bytes),
             _ => None,
         }
     }
 
-    fn ratio(&mut self) -> Option<Ratio> {
+    fn next_ratio(&mut self) -> Option<Ratio> {
         match self.0.next() {
-            Some(Value::Real(number)) => Some(Ratio::new(number)),
+            Some(DatabaseValue::Real(number)) => Some(Ratio::new(number)),
             _ => None,
         }
     }
 
-    fn span(&mut self) -> Option<Span> {
-        self.count().map(Span::from_nanos)
+    fn next_span(&mut self) -> Option<Span> {
+        self.next_count().map(Span::from_nanos)
     }
 
-    fn bytes(&mut self) -> Option<ByteCount> {
-        self.count().map(ByteCount::new)
+    fn next_bytes(&mut self) -> Option<ByteCount> {
+        self.next_count().map(ByteCount::new)
     }
 
-    fn string(&mut self) -> String {
-        self.text().unwrap_or_default()
+    fn next_string(&mut self) -> String {
+        self.next_text().unwrap_or_default()
     }
 
     /// Returns the next document, without its facts.
-    pub(crate) fn document(&mut self) -> StoredDocument {
+    pub(crate) fn next_document(&mut self) -> StoredDocument {
         StoredDocument {
-            id: self.string(),
-            kind: self.string(),
-            schema: self.count().and_then(|schema| schema.try_into().ok()).unwrap_or(0),
-            started: rfc3339(self.integer().unwrap_or(0)),
-            host: self.string(),
-            peer: self.string(),
-            address: self.string(),
-            path_key: self.string(),
-            campaign: self.string(),
-            cell: self.string(),
-            request_key: self.string(),
-            program: self.string(),
-            bytes: self.bytes().unwrap_or_default(),
-            blake3: self.string(),
-            thinned: self.integer() == Some(1),
+            id: self.next_string(),
+            kind: self.next_string(),
+            schema: self.next_count().and_then(|schema| schema.try_into().ok()).unwrap_or(0),
+            started: format_rfc3339(self.next_integer().unwrap_or(0)),
+            host: self.next_string(),
+            peer: self.next_string(),
+            address: self.next_string(),
+            path_key: self.next_string(),
+            campaign: self.next_string(),
+            cell: self.next_string(),
+            request_key: self.next_string(),
+            program: self.next_string(),
+            bytes: self.next_bytes().unwrap_or_default(),
+            blake3: self.next_string(),
+            thinned: self.next_integer() == Some(1),
             facts: Vec::new(),
         }
     }
 
     /// Returns the next facts.
-    pub(crate) fn facts(&mut self) -> StoredFacts {
+    pub(crate) fn next_facts(&mut self) -> StoredFacts {
         StoredFacts {
-            step: self.string(),
-            direction: if self.string() == DOWNLOAD { Direction::Download } else { Direction::Upload },
-            rate: self.count().map(BitRate::from_bps),
-            steady: self.count().map(BitRate::from_bps),
-            rtt_idle: self.span(),
-            rtt_loaded: self.span(),
-            rtt_loaded_p99: self.span(),
-            retransmits: self.count().map(SegCount::new),
-            loss: self.ratio(),
-            limit: self.text(),
-            cause: self.text(),
-            share: self.ratio(),
-            cpu_sender: self.ratio(),
-            cpu_receiver: self.ratio(),
-            valid: self.integer() == Some(1),
-            streams: self.count().and_then(|streams| streams.try_into().ok()),
-            buffer: self.bytes(),
-            window: self.bytes(),
-            congestion: self.text(),
-            sent: self.bytes(),
-            duration: self.span(),
+            step: self.next_string(),
+            direction: if self.next_string() == DOWNLOAD { Direction::Download } else { Direction::Upload },
+            rate: self.next_count().map(BitRate::from_bps),
+            steady: self.next_count().map(BitRate::from_bps),
+            rtt_idle: self.next_span(),
+            rtt_loaded: self.next_span(),
+            rtt_loaded_p99: self.next_span(),
+            retransmits: self.next_count().map(SegCount::new),
+            loss: self.next_ratio(),
+            limit: self.next_text(),
+            cause: self.next_text(),
+            share: self.next_ratio(),
+            cpu_sender: self.next_ratio(),
+            cpu_receiver: self.next_ratio(),
+            valid: self.next_integer() == Some(1),
+            streams: self.next_count().and_then(|streams| streams.try_into().ok()),
+            buffer: self.next_bytes(),
+            window: self.next_bytes(),
+            congestion: self.next_text(),
+            sent: self.next_bytes(),
+            duration: self.next_span(),
         }
     }
 }
@@ -171,15 +171,15 @@ pub(crate) const fn direction_name(direction: Direction) -> &'static str {
 }
 
 /// Returns nanoseconds since 1970 in UTC; 0 for a text that is no time.
-pub(crate) fn nanoseconds(rfc3339: &str) -> i64 {
-    rfc3339.parse().map_or(0, clamped)
+pub(crate) fn parse_nanoseconds(rfc3339: &str) -> i64 {
+    rfc3339.parse().map_or(0, timestamp_nanoseconds)
 }
 
 /// Returns nanoseconds since 1970; times that a BIGINT does not hold (before 1677, after 2262) are its ends.
-pub(crate) fn clamped(time: Timestamp) -> i64 {
+pub(crate) fn timestamp_nanoseconds(time: Timestamp) -> i64 {
     time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
-fn rfc3339(nanoseconds: i64) -> String {
+fn format_rfc3339(nanoseconds: i64) -> String {
     Timestamp::from_nanosecond(nanoseconds.into()).unwrap_or_default().to_string()
 }

@@ -2,12 +2,12 @@ use fullpipe_record::{
     Buffer, Content, Diagnosis, Direction, Document, EndReport, LabReport, Measurement, Request, StoredDocument,
     StoredFacts, Summary, SweepReport, SweepRunRecord, Transport, Verdict,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, counted, median};
+use fullpipe_units::{BitRate, ByteCount, Ratio, count_noun, median};
 use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::text::{clean, host_of, ip_of};
+use crate::text::{clean_line, host_of, ip_of};
 
 /// A document that is to be kept: its metadata and facts, and its bytes, which are kept as they are.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,24 +22,26 @@ impl NewDocument {
     /// Returns the documents to keep of one that a command printed, or would print, at the time
     /// `now`: none of a kind that measures nothing, such as an error, a calculation, or settings of
     /// a host. A report of several scenarios becomes one document for each.
-    pub fn of(document: &Document, now: Timestamp) -> Vec<Self> {
+    pub fn from_document(document: &Document, now: Timestamp) -> Vec<Self> {
         match &document.content {
-            Content::Lab { lab } => lab.iter().map(|lab| Self::whole(&one_scenario(document, lab), now)).collect(),
+            Content::Lab { lab } => {
+                lab.iter().map(|lab| Self::whole_document(&one_scenario(document, lab), now)).collect()
+            }
             Content::Measurement { .. }
             | Content::Diagnosis { .. }
             | Content::Experiment { .. }
             | Content::SweepPlan { .. }
             | Content::SweepRun { .. }
-            | Content::Sweep { .. } => vec![Self::whole(document, now)],
+            | Content::Sweep { .. } => vec![Self::whole_document(document, now)],
             _ => Vec::new(),
         }
     }
 
-    fn whole(document: &Document, now: Timestamp) -> Self {
-        let (mut head, body) = (head(document, now), document.to_json());
+    fn whole_document(document: &Document, now: Timestamp) -> Self {
+        let (mut head, body) = (document_head(document, now), document.to_json());
         // Those of the body, of which a reader may round the last digit of a number: a check finds the same.
         if let Ok(read) = Document::from_json(&body) {
-            head.facts = facts(&read);
+            head.facts = document_facts(&read);
         }
         Self { head, body }
     }
@@ -51,12 +53,13 @@ fn one_scenario(document: &Document, lab: &LabReport) -> Document {
 }
 
 /// Returns metadata and facts of a document of fullpipe; `now` is its time if it states none.
-pub(crate) fn head(document: &Document, now: Timestamp) -> StoredDocument {
-    let first = measurements(document).into_iter().next();
-    let (host, peer, address) = first.map_or_else(|| ends_watched(document), |(_, measurement)| ends(measurement));
-    let (campaign, cell) = campaign(document);
+pub(crate) fn document_head(document: &Document, now: Timestamp) -> StoredDocument {
+    let first = step_measurements(document).into_iter().next();
+    let (host, peer, address) =
+        first.map_or_else(|| ends_watched(document), |(_, measurement)| measurement_ends(measurement));
+    let (campaign, cell) = campaign_and_cell(document);
     let started = first.map(|(_, measurement)| measurement.started.clone());
-    let started = started.filter(|started| started.parse::<Timestamp>().is_ok()).or_else(|| begun(&campaign));
+    let started = started.filter(|started| started.parse::<Timestamp>().is_ok()).or_else(|| campaign_start(&campaign));
     let is_lab = matches!(document.content, Content::Lab { .. } | Content::Experiment { .. });
     let (peer, address) = if is_lab { (String::new(), String::new()) } else { (peer, address) };
     let id = match &document.content {
@@ -66,18 +69,18 @@ pub(crate) fn head(document: &Document, now: Timestamp) -> StoredDocument {
     };
     StoredDocument {
         id,
-        kind: kind(document),
+        kind: document_kind(document),
         schema: document.schema,
         started: started.unwrap_or_else(|| now.to_string()),
-        path_key: clean(&path_key(&host, &peer, &address)),
-        host: clean(&host),
-        peer: clean(&peer),
+        path_key: clean_line(&path_key(&host, &peer, &address)),
+        host: clean_line(&host),
+        peer: clean_line(&peer),
         address,
-        campaign: clean(&campaign),
+        campaign: clean_line(&campaign),
         cell,
-        request_key: first.map_or_else(String::new, |(_, measurement)| clean(&request_key(&measurement.request))),
+        request_key: first.map_or_else(String::new, |(_, measurement)| clean_line(&request_key(&measurement.request))),
         program: format!("fullpipe {}", env!("CARGO_PKG_VERSION")),
-        facts: facts(document),
+        facts: document_facts(document),
         ..StoredDocument::default()
     }
 }
@@ -87,7 +90,7 @@ pub(crate) const SWEEP_RUN: &str = "sweep-run";
 
 /// Returns the campaign of a document, and its cell in it: for a run of a sweep, its number and its setting, which no
 /// other run of that sweep has.
-fn campaign(document: &Document) -> (String, String) {
+fn campaign_and_cell(document: &Document) -> (String, String) {
     match &document.content {
         Content::Lab { lab } => (lab.first().map_or_else(String::new, |lab| lab.scenario.clone()), String::new()),
         Content::SweepPlan { sweep_plan } => (sweep_plan.id.clone(), String::new()),
@@ -101,7 +104,7 @@ fn campaign(document: &Document) -> (String, String) {
 }
 
 /// Returns the time at which a campaign began, if its name states it (UUID version 7).
-fn begun(campaign: &str) -> Option<String> {
+fn campaign_start(campaign: &str) -> Option<String> {
     let (seconds, nanoseconds) = campaign.parse::<Uuid>().ok()?.get_timestamp()?.to_unix();
     let time = Timestamp::new(seconds.try_into().ok()?, nanoseconds.try_into().ok()?).ok()?;
     Some(time.to_string())
@@ -117,7 +120,7 @@ pub(crate) fn is_kind(kind: &str) -> bool {
 }
 
 /// Returns the name of the variant in JSON, which is one of [`KINDS_OF_DOCUMENTS`].
-fn kind(document: &Document) -> String {
+fn document_kind(document: &Document) -> String {
     let name = match document.content {
         Content::Measurement { .. } => "measurement",
         Content::Diagnosis { .. } => "diagnosis",
@@ -132,7 +135,7 @@ fn kind(document: &Document) -> String {
 }
 
 /// Returns the name of this host, the other end as it was named, and its IP address.
-fn ends(measurement: &Measurement) -> (String, String, String) {
+fn measurement_ends(measurement: &Measurement) -> (String, String, String) {
     let host = measurement.local.host.as_ref().map_or_else(String::new, |host| host.name.clone());
     (host, host_of(&measurement.peer.host), ip_of(&measurement.peer.address))
 }
@@ -178,27 +181,29 @@ pub(crate) fn request_key(request: &Request) -> String {
         (serde_json::to_value(usual), serde_json::to_value(request))
     {
         let unusual = asked.iter().filter(|(name, value)| usual.get(*name) != Some(*value));
-        words.extend(unusual.map(|(name, value)| format!(", {name}={}", plain(value))));
+        words.extend(unusual.map(|(name, value)| format!(", {name}={}", plain_text(value))));
     }
     words
 }
 
 /// Returns the words with which every request begins.
 pub(crate) fn load_words(transport: &str, direction: &str, streams: u16, seconds: f64) -> String {
-    format!("{transport} {direction}, {}, {seconds} s", counted(streams, "stream"))
+    format!("{transport} {direction}, {}, {seconds} s", count_noun(streams, "stream"))
 }
 
-fn plain(value: &Value) -> String {
+fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Returns the facts of a document.
-pub(crate) fn facts(document: &Document) -> Vec<StoredFacts> {
-    let mut facts: Vec<StoredFacts> =
-        measurements(document).into_iter().flat_map(|(step, measurement)| of_measurement(step, measurement)).collect();
+pub(crate) fn document_facts(document: &Document) -> Vec<StoredFacts> {
+    let mut facts: Vec<StoredFacts> = step_measurements(document)
+        .into_iter()
+        .flat_map(|(step, measurement)| of_measurement(step, measurement))
+        .collect();
     match &document.content {
         Content::Diagnosis { measurement: None, diagnosis } => {
-            facts.extend(diagnosis.transfers.iter().filter_map(watched));
+            facts.extend(diagnosis.transfers.iter().filter_map(watched_facts));
         }
         Content::Diagnosis { diagnosis, .. } => {
             // The verdict of the diagnosis is that of the measurement before the trial.
@@ -231,7 +236,7 @@ fn of_knee(sweep: &SweepReport) -> Option<StoredFacts> {
 }
 
 /// Returns the measurements of a document, with the step of each.
-fn measurements(document: &Document) -> Vec<(&str, &Measurement)> {
+fn step_measurements(document: &Document) -> Vec<(&str, &Measurement)> {
     match &document.content {
         Content::Measurement { measurement, .. } => vec![("", measurement)],
         Content::Diagnosis { measurement, diagnosis } => {
@@ -282,7 +287,7 @@ fn of_measurement(step: &str, measurement: &Measurement) -> Vec<StoredFacts> {
             ..fact
         }
     };
-    request.directions().iter().map(of_direction).collect()
+    request.data_directions().iter().map(of_direction).collect()
 }
 
 /// Returns the figures of one direction that its totals and its two ends have.
@@ -294,10 +299,10 @@ fn of_ends(summary: &Summary, sender: &EndReport, receiver: &EndReport) -> Store
         steady: summary.steady.map(|steady| steady.rate),
         retransmits: summary.retransmits,
         loss: summary.datagrams.map(|datagrams| {
-            Ratio::of(datagrams.lost as f64, datagrams.lost.saturating_add(datagrams.received) as f64)
+            Ratio::from_quotient(datagrams.lost as f64, datagrams.lost.saturating_add(datagrams.received) as f64)
         }),
-        cpu_sender: sender.cpu.map(|cpu| cpu.total()),
-        cpu_receiver: receiver.cpu.map(|cpu| cpu.total()),
+        cpu_sender: sender.cpu.map(|cpu| cpu.total_share()),
+        cpu_receiver: receiver.cpu.map(|cpu| cpu.total_share()),
         window: windows.max(),
         congestion: congestion.filter(|name| !name.is_empty()).or_else(|| sender.congestion.clone()),
         sent: Some(summary.sent),
@@ -319,7 +324,7 @@ fn set_limit(fact: &mut StoredFacts, verdict: Option<&Verdict>) {
 }
 
 /// Returns the facts of a transfer of another program.
-fn watched(diagnosis: &Diagnosis) -> Option<StoredFacts> {
+fn watched_facts(diagnosis: &Diagnosis) -> Option<StoredFacts> {
     let transfer = diagnosis.transfer.as_ref()?;
     let mut fact = StoredFacts {
         step: transfer.program.clone().unwrap_or_default(),

@@ -3,7 +3,7 @@ use std::io::{self, ErrorKind};
 
 /// Value of a column or of a parameter.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum DatabaseValue {
     Null,
     Integer(i64),
     Real(f64),
@@ -11,52 +11,52 @@ pub(crate) enum Value {
     Blob(Vec<u8>),
 }
 
-impl From<i64> for Value {
+impl From<i64> for DatabaseValue {
     fn from(number: i64) -> Self {
         Self::Integer(number)
     }
 }
 
 /// Counts beyond 2⁶³ − 1, which no run reaches, are stored as that.
-impl From<u64> for Value {
+impl From<u64> for DatabaseValue {
     fn from(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for DatabaseValue {
     fn from(number: f64) -> Self {
         Self::Real(number)
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for DatabaseValue {
     fn from(flag: bool) -> Self {
         Self::Integer(flag.into())
     }
 }
 
-impl From<&str> for Value {
+impl From<&str> for DatabaseValue {
     fn from(text: &str) -> Self {
         // PostgreSQL has no text with this character; SQLite would cut the text at it for most readers.
         Self::Text(text.replace('\0', ""))
     }
 }
 
-impl From<Vec<u8>> for Value {
+impl From<Vec<u8>> for DatabaseValue {
     fn from(bytes: Vec<u8>) -> Self {
         Self::Blob(bytes)
     }
 }
 
-impl<T: Into<Self>> From<Option<T>> for Value {
+impl<T: Into<Self>> From<Option<T>> for DatabaseValue {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }
 }
 
 /// Values of one row, in the order of the columns that were asked for.
-pub(crate) type Row = Vec<Value>;
+pub(crate) type Row = Vec<DatabaseValue>;
 
 /// Error of a database, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub(crate) enum EngineErrorKind {
 
 impl EngineError {
     /// Joins an error and its sources in one line; libraries put the reason into the source.
-    pub(crate) fn of(error: &dyn Error) -> Self {
+    pub(crate) fn from_error(error: &dyn Error) -> Self {
         let mut cause = error.to_string();
         let mut source = error.source();
         while let Some(inner) = source {
@@ -89,7 +89,7 @@ impl EngineError {
             }
             source = inner.source();
         }
-        Self::other(cause.replace('\n', "; "))
+        Self::from_cause(cause.replace('\n', "; "))
     }
 
     /// Returns true if the error may come of a disk to which nothing can be written.
@@ -97,7 +97,7 @@ impl EngineError {
         matches!(self.kind, EngineErrorKind::Disk | EngineErrorKind::Forbidden)
     }
 
-    pub(crate) fn other(cause: impl Into<String>) -> Self {
+    pub(crate) fn from_cause(cause: impl Into<String>) -> Self {
         Self { cause: cause.into(), kind: EngineErrorKind::Other }
     }
 
@@ -111,30 +111,30 @@ impl From<io::Error> for EngineError {
         const FORBIDDEN: [ErrorKind; 2] = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
         let is_forbidden = FORBIDDEN.contains(&error.kind());
         let kind = if is_forbidden { EngineErrorKind::Forbidden } else { EngineErrorKind::Other };
-        Self { kind, ..Self::of(&error) }
+        Self { kind, ..Self::from_error(&error) }
     }
 }
 
 /// A database that takes the statements of [`crate::statements`]: parameters are `$1`, `$2`, …; types are BIGINT, TEXT
 /// and DOUBLE PRECISION, and one for bytes, which has a name of its own in each.
-pub(crate) trait Engine {
+pub(crate) trait DatabaseEngine {
     /// Type of a column of bytes.
     fn blob_type(&self) -> &'static str;
 
     /// Runs a statement and returns its rows.
-    fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, EngineError>;
+    fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> Result<Vec<Row>, EngineError>;
 
     /// Runs several statements without parameters.
-    fn batch(&mut self, sql: &str) -> Result<(), EngineError>;
+    fn execute_batch(&mut self, sql: &str) -> Result<(), EngineError>;
 
     /// Begins a transaction that writes.
-    fn begin(&mut self) -> Result<(), EngineError>;
+    fn begin_transaction(&mut self) -> Result<(), EngineError>;
 
     /// Keeps other programs from changing the tables until the transaction ends.
     fn lock_tables(&mut self) -> Result<(), EngineError>;
 
     /// Returns the version of the tables; 0 if there are none.
-    fn version(&mut self) -> Result<u32, EngineError>;
+    fn schema_version(&mut self) -> Result<u32, EngineError>;
 
     /// Writes the version of the tables.
     fn set_version(&mut self, version: u32) -> Result<(), EngineError>;
@@ -146,19 +146,19 @@ pub(crate) trait Engine {
     fn own_check(&mut self) -> Result<Vec<String>, EngineError>;
 
     /// Returns freed space to the disk, where the database does not do it by itself.
-    fn shrink(&mut self) -> Result<(), EngineError>;
+    fn release_space(&mut self) -> Result<(), EngineError>;
 }
 
 /// Carries out `work` as a whole or not at all.
-pub(crate) fn transaction<T>(
-    engine: &mut dyn Engine,
-    work: impl FnOnce(&mut dyn Engine) -> Result<T, EngineError>,
+pub(crate) fn run_transaction<T>(
+    engine: &mut dyn DatabaseEngine,
+    work: impl FnOnce(&mut dyn DatabaseEngine) -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {
-    engine.begin()?;
-    let done = work(engine).and_then(|value| engine.batch("COMMIT").map(|()| value));
+    engine.begin_transaction()?;
+    let done = work(engine).and_then(|value| engine.execute_batch("COMMIT").map(|()| value));
     if done.is_err() {
         // The first error counts; a database that is gone rolls back by itself.
-        let _ = engine.batch("ROLLBACK");
+        let _ = engine.execute_batch("ROLLBACK");
     }
     done
 }

@@ -1,6 +1,6 @@
 use crate::document::KINDS_OF_DOCUMENTS;
 use crate::engine::{EngineError, EngineErrorKind};
-use crate::text::clean;
+use crate::text::clean_line;
 
 /// Error of an archive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -82,10 +82,10 @@ pub enum StoreError {
 
 impl StoreError {
     pub(crate) fn unknown_kind(kind: &str) -> Self {
-        Self::UnknownKind { kind: clean(kind), known: KINDS_OF_DOCUMENTS.join(", ") }
+        Self::UnknownKind { kind: clean_line(kind), known: KINDS_OF_DOCUMENTS.join(", ") }
     }
 
-    pub(crate) fn database(operation: &'static str, location: &impl ToString, error: EngineError) -> Self {
+    pub(crate) fn from_engine(operation: &'static str, location: &impl ToString, error: EngineError) -> Self {
         let (location, EngineError { cause, kind }) = (location.to_string(), error);
         match kind {
             EngineErrorKind::Forbidden => Self::Forbidden { operation, location, cause },

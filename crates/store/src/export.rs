@@ -1,10 +1,10 @@
 //! Facts as rows of text, for other programs.
 
 use fullpipe_record::{StoredDocument, StoredFacts};
-use fullpipe_units::printable;
+use fullpipe_units::printable_line;
 
 use crate::columns::{document_row, facts_row};
-use crate::engine::Value;
+use crate::engine::DatabaseValue;
 use crate::statements::{DOCUMENT, FACT};
 
 /// Returns the head of [`csv_rows`]: the columns of the tables. Times are nanoseconds, `started` is in RFC 3339.
@@ -16,11 +16,11 @@ pub fn csv_head() -> String {
 pub fn csv_rows(document: &StoredDocument) -> String {
     let none = [StoredFacts::default()];
     let facts = if document.facts.is_empty() { &none[..] } else { &document.facts };
-    facts.iter().map(|facts| row(document, facts)).collect()
+    facts.iter().map(|facts| csv_row(document, facts)).collect()
 }
 
-fn row(document: &StoredDocument, facts: &StoredFacts) -> String {
-    let mut cells: Vec<String> = document_row(document).iter().chain(&facts_row(facts)).map(cell).collect();
+fn csv_row(document: &StoredDocument, facts: &StoredFacts) -> String {
+    let mut cells: Vec<String> = document_row(document).iter().chain(&facts_row(facts)).map(csv_cell).collect();
     cells[STARTED].clone_from(&document.started);
     cells.join(",") + "\n"
 }
@@ -28,19 +28,19 @@ fn row(document: &StoredDocument, facts: &StoredFacts) -> String {
 /// Place of the time among the columns.
 const STARTED: usize = 3;
 
-fn cell(value: &Value) -> String {
+fn csv_cell(value: &DatabaseValue) -> String {
     match value {
-        Value::Null | Value::Blob(_) => String::new(),
-        Value::Integer(number) => number.to_string(),
-        Value::Real(number) => number.to_string(),
-        Value::Text(text) => quoted(text),
+        DatabaseValue::Null | DatabaseValue::Blob(_) => String::new(),
+        DatabaseValue::Integer(number) => number.to_string(),
+        DatabaseValue::Real(number) => number.to_string(),
+        DatabaseValue::Text(text) => quote_cell(text),
     }
 }
 
 /// Quotes a text where it needs that. Names come from other programs and hosts: commands to a terminal are spelled out,
 /// and a text that a spreadsheet would take for a formula is made plain with a quote mark in front.
-fn quoted(text: &str) -> String {
-    let text = printable(text);
+fn quote_cell(text: &str) -> String {
+    let text = printable_line(text);
     let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text };
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
@@ -60,13 +60,13 @@ mod tests {
 
     #[test]
     fn a_name_of_another_host_is_no_formula_and_no_second_cell() {
-        assert_eq!(quoted("=cmd|' /C calc'!A0"), "'=cmd|' /C calc'!A0");
-        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(quote_cell("=cmd|' /C calc'!A0"), "'=cmd|' /C calc'!A0");
+        assert_eq!(quote_cell("a,\"b\""), "\"a,\"\"b\"\"\"");
     }
 
     #[test]
     fn a_name_of_another_program_is_no_command_to_the_terminal() {
-        assert_eq!(quoted("\u{1b}[2J\u{202e}sh\n"), "\\u{1b}[2J\\u{202e}sh\\n");
-        assert_eq!(quoted("Zürich"), "Zürich");
+        assert_eq!(quote_cell("\u{1b}[2J\u{202e}sh\n"), "\\u{1b}[2J\\u{202e}sh\\n");
+        assert_eq!(quote_cell("Zürich"), "Zürich");
     }
 }

@@ -4,12 +4,12 @@ use fullpipe_record::{Direction, HistoryDay, HistoryPoint, HistoryReport, Histor
 use fullpipe_units::{BitRate, median};
 use jiff::Timestamp;
 
-use crate::changes::{changes, usual_limit};
-use crate::columns::{Reader, direction_name};
+use crate::changes::{rate_changes, usual_limit};
+use crate::columns::{RowReader, direction_name};
 use crate::document::compared_rate;
-use crate::engine::{Row, Value};
+use crate::engine::{DatabaseValue, Row};
 use crate::statements::{DOCUMENT, FACT, of_table};
-use crate::store::at;
+use crate::store::timestamp_value;
 use crate::text::host_of;
 use crate::{Store, StoreError};
 
@@ -22,36 +22,37 @@ impl Store {
     ///
     /// # Errors
     /// Fails if the database refuses.
-    pub fn history(&mut self, host: &str, since: Option<Timestamp>) -> Result<HistoryReport, StoreError> {
+    pub fn host_history(&mut self, host: &str, since: Option<Timestamp>) -> Result<HistoryReport, StoreError> {
         let columns = format!("{}, {}", of_table("document", DOCUMENT), of_table("fact", FACT));
         let rows = self.read(
             &format!(
                 "SELECT {columns} FROM document JOIN fact ON fact.document = document.id
                  WHERE (peer = $1 OR address = $1) AND started >= $2 ORDER BY started DESC, id DESC"
             ),
-            &[host_of(host).as_str().into(), since.map_or(Value::Integer(i64::MIN), at)],
+            &[host_of(host).as_str().into(), since.map_or(DatabaseValue::Integer(i64::MIN), timestamp_value)],
         )?;
         let mut series: BTreeMap<Key, Vec<HistoryPoint>> = BTreeMap::new();
         // The newest is first.
-        for (document, facts) in rows.into_iter().rev().map(read) {
-            if let Some(point) = point(&document, &facts) {
+        for (document, facts) in rows.into_iter().rev().map(read_run) {
+            if let Some(point) = history_point(&document, &facts) {
                 let key = (document.path_key, document.request_key, direction_name(facts.direction));
                 series.entry(key).or_default().push(point);
             }
         }
-        let mut series: Vec<HistorySeries> = series.into_iter().map(|(key, points)| one(key, points)).collect();
+        let mut series: Vec<HistorySeries> =
+            series.into_iter().map(|(key, points)| history_series(key, points)).collect();
         series.sort_by_key(|series| std::cmp::Reverse(series.points.len()));
         Ok(HistoryReport { host: host.to_owned(), series })
     }
 }
 
-fn read(row: Row) -> (StoredDocument, StoredFacts) {
-    let mut reader = Reader::new(row);
-    (reader.document(), reader.facts())
+fn read_run(row: Row) -> (StoredDocument, StoredFacts) {
+    let mut reader = RowReader::new(row);
+    (reader.next_document(), reader.next_facts())
 }
 
 /// Returns the point of a run; `None` for a run with a remedy, and for one without a rate.
-fn point(document: &StoredDocument, facts: &StoredFacts) -> Option<HistoryPoint> {
+fn history_point(document: &StoredDocument, facts: &StoredFacts) -> Option<HistoryPoint> {
     if !facts.step.is_empty() {
         return None;
     }
@@ -61,24 +62,24 @@ fn point(document: &StoredDocument, facts: &StoredFacts) -> Option<HistoryPoint>
         rate: compared_rate(facts)?,
         rtt_idle: facts.rtt_idle,
         rtt_loaded: facts.rtt_loaded,
-        limit: limit(facts),
+        limit: limit_name(facts),
         valid: facts.valid,
     })
 }
 
-fn limit(facts: &StoredFacts) -> Option<String> {
+fn limit_name(facts: &StoredFacts) -> Option<String> {
     let kind = facts.limit.as_deref()?;
     Some(facts.cause.as_deref().map_or_else(|| kind.to_owned(), |cause| format!("{kind}/{cause}")))
 }
 
-fn one((path_key, request_key, direction): Key, points: Vec<HistoryPoint>) -> HistorySeries {
+fn history_series((path_key, request_key, direction): Key, points: Vec<HistoryPoint>) -> HistorySeries {
     let is_upload = direction == direction_name(Direction::Upload);
-    let (changes, detectable) = changes(&points);
+    let (changes, detectable) = rate_changes(&points);
     HistorySeries {
         path_key,
         request_key,
         direction: if is_upload { Direction::Upload } else { Direction::Download },
-        days: days(&points),
+        days: history_days(&points),
         changes,
         detectable,
         points,
@@ -86,20 +87,20 @@ fn one((path_key, request_key, direction): Key, points: Vec<HistoryPoint>) -> Hi
 }
 
 /// Returns the medians by day (UTC) of the valid runs, which are in the order of time.
-fn days(points: &[HistoryPoint]) -> Vec<HistoryDay> {
+fn history_days(points: &[HistoryPoint]) -> Vec<HistoryDay> {
     let valid: Vec<&HistoryPoint> = points.iter().filter(|point| point.valid).collect();
-    valid.chunk_by(|one, next| date(one) == date(next)).filter_map(day).collect()
+    valid.chunk_by(|one, next| point_date(one) == point_date(next)).filter_map(history_day).collect()
 }
 
 /// Returns the date of a time in RFC 3339.
-fn date(point: &HistoryPoint) -> &str {
+fn point_date(point: &HistoryPoint) -> &str {
     point.started.split('T').next().unwrap_or_default()
 }
 
-fn day(runs: &[&HistoryPoint]) -> Option<HistoryDay> {
+fn history_day(runs: &[&HistoryPoint]) -> Option<HistoryDay> {
     let rates: Vec<BitRate> = runs.iter().map(|run| run.rate).collect();
     Some(HistoryDay {
-        date: date(runs.first()?).to_owned(),
+        date: point_date(runs.first()?).to_owned(),
         runs: runs.len() as u64,
         min: rates.iter().copied().min()?,
         max: rates.iter().copied().max()?,
@@ -134,7 +135,7 @@ mod tests {
             run("2026-03-12T12:00:00Z", 100, "unknown", false),
             run("2026-03-12T18:00:00Z", 3, "capacity/link", true),
         ];
-        let days = days(&runs);
+        let days = history_days(&runs);
         assert_eq!(days.iter().map(|day| day.date.as_str()).collect::<Vec<_>>(), ["2026-03-11", "2026-03-12"]);
         let second = &days[1];
         assert_eq!(

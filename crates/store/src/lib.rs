@@ -3,7 +3,7 @@
 //! A document goes in as it was printed, and comes out byte for byte: a measurement of fullpipe, or a result of another
 //! program ([`read_import`]). Facts of it (rates, round-trip times, the limit) are derived, so that lists and histories
 //! need not read the documents. Both are kept in SQLite, one file, or in PostgreSQL, by the same statements. A document
-//! is on the disk when [`Store::put`] returns.
+//! is on the disk when [`Store::put_document`] returns.
 //!
 //! Times are arguments; identifiers are random (UUID version 7).
 
@@ -28,6 +28,6 @@ pub use document::NewDocument;
 pub use error::StoreError;
 pub use export::{csv_head, csv_rows};
 pub use import::read_import;
-pub use location::Location;
+pub use location::ArchiveLocation;
 pub use redaction::Redaction;
-pub use store::{Filter, Kept, Store};
+pub use store::{DocumentFilter, KeptDocument, Store};

@@ -2,27 +2,27 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use fullpipe_units::printable;
+use fullpipe_units::printable_line;
 
 use crate::StoreError;
 
 /// Place of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Location {
+pub enum ArchiveLocation {
     /// File of SQLite.
     File(PathBuf),
     /// URL of a database of PostgreSQL, which may have a password in it.
     Postgresql(String),
 }
 
-impl Location {
+impl ArchiveLocation {
     /// Returns the file `fullpipe/archive.db` in the folder for data of a user.
     pub fn in_folder(data: &Path) -> Self {
         Self::File(data.join("fullpipe/archive.db"))
     }
 }
 
-impl FromStr for Location {
+impl FromStr for ArchiveLocation {
     type Err = StoreError;
 
     /// Reads a file or a URL.
@@ -34,13 +34,13 @@ impl FromStr for Location {
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgresql(text.to_owned())),
             None if !text.is_empty() => Ok(Self::File(text.into())),
             None => Err(StoreError::Location("\"\"".to_owned())),
-            Some(_) => Err(StoreError::Location(printable(&without_password(text)))),
+            Some(_) => Err(StoreError::Location(printable_line(&without_password(text)))),
         }
     }
 }
 
 /// Shows no password.
-impl fmt::Display for Location {
+impl fmt::Display for ArchiveLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => file.display().fmt(f),
@@ -89,7 +89,7 @@ mod tests {
             ("postgres://[::1]:5432,db:5433/x", "postgres://[::1]:5432,db:5433/x"),
             ("postgres://[2001:db8::1]/x", "postgres://[2001:db8::1]/x"),
         ] {
-            assert_eq!(url.parse::<Location>().unwrap().to_string(), shown);
+            assert_eq!(url.parse::<ArchiveLocation>().unwrap().to_string(), shown);
         }
     }
 
@@ -100,15 +100,15 @@ mod tests {
             ("mysql://db/x?password=secret", "mysql://db/x"),
             ("x\u{1b}://me:secret@db/x", "x\\u{1b}://me@db/x"),
         ] {
-            assert_eq!(url.parse::<Location>(), Err(StoreError::Location(shown.to_owned())));
+            assert_eq!(url.parse::<ArchiveLocation>(), Err(StoreError::Location(shown.to_owned())));
         }
     }
 
     #[test]
     fn a_file_or_a_url_of_postgresql_is_a_place() {
-        assert_eq!("a/b.db".parse(), Ok(Location::File("a/b.db".into())));
+        assert_eq!("a/b.db".parse(), Ok(ArchiveLocation::File("a/b.db".into())));
         for text in ["", "mysql://x/y", "https://example.org/"] {
-            assert!(matches!(text.parse::<Location>(), Err(StoreError::Location(_))), "{text}");
+            assert!(matches!(text.parse::<ArchiveLocation>(), Err(StoreError::Location(_))), "{text}");
         }
     }
 }

@@ -10,7 +10,7 @@ use postgres::types::private::BytesMut;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls};
 
-use crate::engine::{Engine, EngineError, EngineErrorKind, Row, Value, transaction};
+use crate::engine::{DatabaseEngine, DatabaseValue, EngineError, EngineErrorKind, Row, run_transaction};
 
 /// Time limit for a connection, where the URL gives none, for data that the server does not
 /// acknowledge, and for another program that keeps a table for itself.
@@ -23,14 +23,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
 const LOCK: i64 = 0x6670_6970;
 
 /// An archive in a database server.
-pub(crate) struct Postgresql {
+pub(crate) struct PostgresEngine {
     /// `None` once the server has not answered.
     client: Option<Client>,
     /// Longest wait for an answer.
     timeout: Duration,
 }
 
-impl Postgresql {
+impl PostgresEngine {
     /// Connects; makes the schema if `create` and there is none.
     pub(crate) fn open(url: &str, create: bool) -> Result<Self, EngineError> {
         let mut config: Config = url.parse()?;
@@ -38,39 +38,39 @@ impl Postgresql {
         config.connect_timeout(connecting).application_name("fullpipe").tcp_user_timeout(TIMEOUT);
         // The time limit of a connection ends where a server is to answer.
         let mut opened = Self::connect(config, connecting.saturating_add(TIMEOUT))?;
-        opened.prepare(create)?;
+        opened.prepare_schema(create)?;
         opened.timeout = ANSWER_TIMEOUT;
         Ok(opened)
     }
 
     fn connect(config: Config, timeout: Duration) -> Result<Self, EngineError> {
-        let client = answer(timeout, move || config.connect(NoTls))??;
+        let client = run_with_timeout(timeout, move || config.connect(NoTls))??;
         Ok(Self { client: Some(client), timeout })
     }
 
-    fn prepare(&mut self, create: bool) -> Result<(), EngineError> {
-        self.batch(&format!("SET lock_timeout = {}", TIMEOUT.as_millis()))?;
-        if create && !self.has("SELECT 1 FROM pg_namespace WHERE nspname = 'fullpipe'")? {
+    fn prepare_schema(&mut self, create: bool) -> Result<(), EngineError> {
+        self.execute_batch(&format!("SET lock_timeout = {}", TIMEOUT.as_millis()))?;
+        if create && !self.has_rows("SELECT 1 FROM pg_namespace WHERE nspname = 'fullpipe'")? {
             // Another program may make it at the same time.
-            transaction(self, |engine| {
+            run_transaction(self, |engine| {
                 engine.lock_tables()?;
-                engine.batch("CREATE SCHEMA IF NOT EXISTS fullpipe")
+                engine.execute_batch("CREATE SCHEMA IF NOT EXISTS fullpipe")
             })?;
         }
-        self.batch("SET search_path TO fullpipe; SET client_min_messages TO warning")
+        self.execute_batch("SET search_path TO fullpipe; SET client_min_messages TO warning")
     }
 
-    fn has(&mut self, sql: &str) -> Result<bool, EngineError> {
+    fn has_rows(&mut self, sql: &str) -> Result<bool, EngineError> {
         Ok(!self.query(sql, &[])?.is_empty())
     }
 
     /// Asks the server. One that has not answered once is asked no more.
-    fn ask<T: Send + 'static>(
+    fn ask_server<T: Send + 'static>(
         &mut self,
         ask: impl FnOnce(&mut Client) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
-        let mut client = self.client.take().ok_or_else(silent)?;
-        let (client, answer) = answer(self.timeout, move || {
+        let mut client = self.client.take().ok_or_else(timeout_error)?;
+        let (client, answer) = run_with_timeout(self.timeout, move || {
             let answer = ask(&mut client);
             (client, answer)
         })?;
@@ -81,57 +81,60 @@ impl Postgresql {
 
 /// Returns the result of `work` within `timeout`. The work goes on in a thread of its own until
 /// then, which the end of the program ends: the library waits for a server without end.
-fn answer<T: Send + 'static>(timeout: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, EngineError> {
+fn run_with_timeout<T: Send + 'static>(
+    timeout: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, EngineError> {
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new().name("postgresql".to_owned()).spawn(move || drop(sender.send(work())))?;
-    receiver.recv_timeout(timeout).map_err(|_| silent())
+    receiver.recv_timeout(timeout).map_err(|_| timeout_error())
 }
 
-fn silent() -> EngineError {
-    EngineError::other("the server does not answer")
+fn timeout_error() -> EngineError {
+    EngineError::from_cause("the server does not answer")
 }
 
-impl Engine for Postgresql {
+impl DatabaseEngine for PostgresEngine {
     fn blob_type(&self) -> &'static str {
         "BYTEA"
     }
 
-    fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, EngineError> {
+    fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> Result<Vec<Row>, EngineError> {
         let (sql, values) = (sql.to_owned(), values.to_vec());
-        self.ask(move |client| {
+        self.ask_server(move |client| {
             let parameters: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
             let rows = client.query(&sql, &parameters)?;
-            rows.iter().map(|row| (0..row.len()).map(|column| value(row, column)).collect()).collect()
+            rows.iter().map(|row| (0..row.len()).map(|column| column_value(row, column)).collect()).collect()
         })
     }
 
-    fn batch(&mut self, sql: &str) -> Result<(), EngineError> {
+    fn execute_batch(&mut self, sql: &str) -> Result<(), EngineError> {
         let sql = sql.to_owned();
-        self.ask(move |client| Ok(client.batch_execute(&sql)?))
+        self.ask_server(move |client| Ok(client.batch_execute(&sql)?))
     }
 
-    fn begin(&mut self) -> Result<(), EngineError> {
-        self.batch("BEGIN")
+    fn begin_transaction(&mut self) -> Result<(), EngineError> {
+        self.execute_batch("BEGIN")
     }
 
     fn lock_tables(&mut self) -> Result<(), EngineError> {
-        self.batch(&format!("SELECT pg_advisory_xact_lock({LOCK})"))
+        self.execute_batch(&format!("SELECT pg_advisory_xact_lock({LOCK})"))
     }
 
-    fn version(&mut self) -> Result<u32, EngineError> {
-        if !self.has("SELECT 1 FROM pg_tables WHERE schemaname = 'fullpipe' AND tablename = 'version'")? {
+    fn schema_version(&mut self) -> Result<u32, EngineError> {
+        if !self.has_rows("SELECT 1 FROM pg_tables WHERE schemaname = 'fullpipe' AND tablename = 'version'")? {
             return Ok(0);
         }
         // By its full name: without a permission for the schema, the search path leads nowhere.
         let rows = self.query("SELECT number FROM fullpipe.version", &[])?;
         Ok(match rows.first().map(Vec::as_slice) {
-            Some([Value::Integer(number)]) => u32::try_from(*number).unwrap_or(u32::MAX),
+            Some([DatabaseValue::Integer(number)]) => u32::try_from(*number).unwrap_or(u32::MAX),
             _ => 0,
         })
     }
 
     fn set_version(&mut self, version: u32) -> Result<(), EngineError> {
-        self.batch(&format!(
+        self.execute_batch(&format!(
             "CREATE TABLE IF NOT EXISTS version (number BIGINT NOT NULL);
              DELETE FROM version;
              INSERT INTO version VALUES ({version})"
@@ -149,7 +152,7 @@ impl Engine for Postgresql {
     }
 
     /// The server does it by itself (autovacuum).
-    fn shrink(&mut self) -> Result<(), EngineError> {
+    fn release_space(&mut self) -> Result<(), EngineError> {
         Ok(())
     }
 }
@@ -158,7 +161,7 @@ impl From<postgres::Error> for EngineError {
     fn from(error: postgres::Error) -> Self {
         let is_forbidden = error.code().is_some_and(is_forbidden);
         let kind = if is_forbidden { EngineErrorKind::Forbidden } else { EngineErrorKind::Other };
-        Self { kind, ..Self::of(&error) }
+        Self { kind, ..Self::from_error(&error) }
     }
 }
 
@@ -171,7 +174,7 @@ fn is_forbidden(code: &SqlState) -> bool {
 }
 
 /// Returns the value of a column of one of the types that the tables have.
-fn value(row: &postgres::Row, column: usize) -> Result<Value, EngineError> {
+fn column_value(row: &postgres::Row, column: usize) -> Result<DatabaseValue, EngineError> {
     Ok(match *row.columns()[column].type_() {
         Type::INT8 => row.try_get::<_, Option<i64>>(column)?.into(),
         Type::INT4 => row.try_get::<_, Option<i32>>(column)?.map(i64::from).into(),
@@ -181,7 +184,7 @@ fn value(row: &postgres::Row, column: usize) -> Result<Value, EngineError> {
     })
 }
 
-impl ToSql for Value {
+impl ToSql for DatabaseValue {
     fn to_sql(&self, of: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         match self {
             Self::Null => Ok(IsNull::Yes),
@@ -213,8 +216,8 @@ mod tests {
         let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("postgres://me@127.0.0.1:{}/x", deaf.local_addr().unwrap().port());
         let begun = Instant::now();
-        let refused = Postgresql::connect(url.parse().unwrap(), Duration::from_millis(50)).err();
-        assert_eq!(refused, Some(silent()));
+        let refused = PostgresEngine::connect(url.parse().unwrap(), Duration::from_millis(50)).err();
+        assert_eq!(refused, Some(timeout_error()));
         assert!(begun.elapsed() < TIMEOUT);
     }
 
@@ -222,12 +225,12 @@ mod tests {
     fn a_server_that_falls_silent_is_asked_no_more() {
         require!(Postgres);
         let server = Postgres::start();
-        let mut engine = Postgresql::open(&server.database("silent"), true).unwrap();
+        let mut engine = PostgresEngine::open(&server.database("silent"), true).unwrap();
         engine.timeout = Duration::from_millis(100);
-        assert_eq!(engine.batch("SELECT pg_sleep(30)"), Err(silent()));
+        assert_eq!(engine.execute_batch("SELECT pg_sleep(30)"), Err(timeout_error()));
         let begun = Instant::now();
         engine.timeout = TIMEOUT;
-        assert_eq!(engine.begin(), Err(silent()));
+        assert_eq!(engine.begin_transaction(), Err(timeout_error()));
         assert!(begun.elapsed() < TIMEOUT / 2);
     }
 }

@@ -54,28 +54,28 @@ pub struct Redaction {
 
 impl Redaction {
     /// Learns the names in the metadata of a document, so that they are found in other texts too.
-    pub fn learn(&mut self, document: &StoredDocument) {
+    pub fn learn_document(&mut self, document: &StoredDocument) {
         self.learn_name(&document.host);
         self.learn_name(&document.peer);
     }
 
     /// Returns metadata and facts of a document, redacted.
     #[must_use]
-    pub fn document(&mut self, document: &StoredDocument) -> StoredDocument {
-        self.learn(document);
+    pub fn redact_document(&mut self, document: &StoredDocument) -> StoredDocument {
+        self.learn_document(document);
         let mut facts = document.facts.clone();
         for facts in &mut facts {
-            facts.step = self.text(&facts.step);
+            facts.step = self.redact_text(&facts.step);
         }
         StoredDocument {
             host: self.text_of_names(&document.host),
             peer: self.text_of_names(&document.peer),
-            address: self.text(&document.address),
+            address: self.redact_text(&document.address),
             path_key: self.text_of_names(&document.path_key),
-            campaign: self.text(&document.campaign),
-            cell: self.text(&document.cell),
-            request_key: self.text(&document.request_key),
-            program: self.text(&document.program),
+            campaign: self.redact_text(&document.campaign),
+            cell: self.redact_text(&document.cell),
+            request_key: self.redact_text(&document.request_key),
+            program: self.redact_text(&document.program),
             facts,
             ..document.clone()
         }
@@ -83,7 +83,7 @@ impl Redaction {
 
     /// Returns the body of a document, redacted: its JSON, one value a line, decompressed if it was compressed. Returns
     /// `None` if it is no JSON.
-    pub fn body(&mut self, body: &[u8]) -> Option<String> {
+    pub fn redact_body(&mut self, body: &[u8]) -> Option<String> {
         let mut unpacked = Vec::new();
         let is_packed = MultiGzDecoder::new(body).read_to_end(&mut unpacked).is_ok();
         let bytes = if is_packed { &unpacked[..] } else { body };
@@ -94,7 +94,7 @@ impl Redaction {
         }
         let redacted = values.into_iter().map(|value| {
             let is_own = value["schema"].is_u64() && value["kind"].is_string();
-            self.value(value, is_own, false).to_string() + "\n"
+            self.redact_value(value, is_own, false).to_string() + "\n"
         });
         Some(redacted.collect())
     }
@@ -139,16 +139,18 @@ impl Redaction {
 
     /// Returns a value redacted, which is the text of names if `is_named`. No field of a document of fullpipe is called
     /// after a host; those of others may be, as the series of flent.
-    fn value(&mut self, value: Value, is_own: bool, is_named: bool) -> Value {
+    fn redact_value(&mut self, value: Value, is_own: bool, is_named: bool) -> Value {
         match value {
             Value::String(text) if is_named => Value::String(self.text_of_names(&text)),
-            Value::String(text) => Value::String(self.text(&text)),
-            Value::Array(values) => values.into_iter().map(|value| self.value(value, is_own, is_named)).collect(),
+            Value::String(text) => Value::String(self.redact_text(&text)),
+            Value::Array(values) => {
+                values.into_iter().map(|value| self.redact_value(value, is_own, is_named)).collect()
+            }
             Value::Object(fields) => {
                 let named: Vec<bool> = fields.keys().map(|name| has_names(&fields, name)).collect();
                 let fields = fields.into_iter().zip(named).map(|((name, value), is_named)| {
-                    let new = if is_own { name } else { self.text(&name) };
-                    (new, self.value(value, is_own, is_named))
+                    let new = if is_own { name } else { self.redact_text(&name) };
+                    (new, self.redact_value(value, is_own, is_named))
                 });
                 Value::Object(fields.collect::<Map<_, _>>())
             }
@@ -157,7 +159,7 @@ impl Redaction {
     }
 
     /// Returns a text in which addresses, paths, URLs, and known names that are no words of the schema are replaced.
-    fn text(&mut self, text: &str) -> String {
+    fn redact_text(&mut self, text: &str) -> String {
         let named = self.without_names(text, false);
         self.without_others(&named)
     }
@@ -175,7 +177,7 @@ impl Redaction {
             let (before, word) = rest.split_at(start);
             let end = word.find(is_separator).unwrap_or(word.len());
             redacted.push_str(before);
-            redacted.push_str(&self.word(&word[..end]));
+            redacted.push_str(&self.redact_word(&word[..end]));
             rest = &word[end..];
         }
         redacted + rest
@@ -190,7 +192,7 @@ impl Redaction {
             let length = known.unwrap_or(first.len_utf8());
             let (part, after) = rest.split_at(length);
             match known {
-                Some(_) => done.push_str(&self.replacement("name", part)),
+                Some(_) => done.push_str(&self.replacement_text("name", part)),
                 None => done.push(first),
             }
             last = part.chars().next_back();
@@ -217,38 +219,43 @@ impl Redaction {
         None
     }
 
-    fn word(&mut self, word: &str) -> String {
+    fn redact_word(&mut self, word: &str) -> String {
         let inner = word.trim_end_matches(['.', ':']);
         let end = &word[inner.len()..];
         if inner.contains("://") {
-            self.replacement("url", inner) + end
+            self.replacement_text("url", inner) + end
         } else if is_mac(inner) {
-            self.replacement("mac", &inner.to_ascii_lowercase().replace('-', ":")) + end
-        } else if let Some((host, path)) = path(inner) {
-            self.addresses(host) + &self.replacement("/path", path) + end
+            self.replacement_text("mac", &inner.to_ascii_lowercase().replace('-', ":")) + end
+        } else if let Some((host, path)) = split_path(inner) {
+            self.redact_addresses(host) + &self.replacement_text("/path", path) + end
         } else {
-            self.addresses(word)
+            self.redact_addresses(word)
         }
     }
 
     /// Replaces the addresses in a word, whatever else it has: ports, a zone, the length of a prefix, a field's name.
-    fn addresses(&mut self, word: &str) -> String {
+    fn redact_addresses(&mut self, word: &str) -> String {
         let is_of_v6 = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
-        let without_v6 = self.runs(word, is_of_v6, |run| run.parse().ok().map(IpAddr::V6));
-        self.runs(&without_v6, |c| c.is_ascii_digit() || c == '.', |run| run.parse().ok().map(IpAddr::V4))
+        let without_v6 = self.redact_runs(word, is_of_v6, |run| run.parse().ok().map(IpAddr::V6));
+        self.redact_runs(&without_v6, |c| c.is_ascii_digit() || c == '.', |run| run.parse().ok().map(IpAddr::V4))
     }
 
     /// Replaces the runs of such characters that are addresses and no part of a longer name.
-    fn runs(&mut self, word: &str, is_of: impl Fn(char) -> bool, parse: impl Fn(&str) -> Option<IpAddr>) -> String {
+    fn redact_runs(
+        &mut self,
+        word: &str,
+        is_of: impl Fn(char) -> bool,
+        parse: impl Fn(&str) -> Option<IpAddr>,
+    ) -> String {
         let (mut done, mut rest) = (String::with_capacity(word.len()), word);
         while let Some(start) = rest.find(&is_of) {
             done.push_str(&rest[..start]);
             let run = &rest[start..];
             let (run, after) = run.split_at(run.find(|c: char| !is_of(c)).unwrap_or(run.len()));
             let is_whole = !is_part(done.chars().next_back()) && !is_part(after.chars().next());
-            let found = candidates(run).find_map(|text| Some((parse(text)?, text.len()))).filter(|_| is_whole);
+            let found = address_candidates(run).find_map(|text| Some((parse(text)?, text.len()))).filter(|_| is_whole);
             let replaced = found.map_or(0, |(_, length)| length);
-            done.extend(found.map(|(address, _)| self.address(address).to_string()));
+            done.extend(found.map(|(address, _)| self.redact_address(address).to_string()));
             done.push_str(&run[replaced..]);
             rest = after;
         }
@@ -256,16 +263,16 @@ impl Redaction {
     }
 
     /// Loopback and unspecified addresses show nothing and stay.
-    fn address(&mut self, address: IpAddr) -> IpAddr {
+    fn redact_address(&mut self, address: IpAddr) -> IpAddr {
         if address.is_loopback() || address.is_unspecified() {
             return address;
         }
         let kind = if address.is_ipv4() { "ipv4" } else { "ipv6" };
-        let text = self.replacement(kind, &address.to_string());
+        let text = self.replacement_text(kind, &address.to_string());
         text.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
     }
 
-    fn replacement(&mut self, kind: &'static str, old: &str) -> String {
+    fn replacement_text(&mut self, kind: &'static str, old: &str) -> String {
         if let Some(new) = self.replaced.get(old) {
             return new.clone();
         }
@@ -340,14 +347,14 @@ fn is_separator(c: char) -> bool {
 
 /// Returns the texts of a run of characters of addresses that may be one: it may end a sentence, or with a port behind
 /// a dot as `tcpdump` writes it.
-fn candidates(run: &str) -> impl Iterator<Item = &str> {
+fn address_candidates(run: &str) -> impl Iterator<Item = &str> {
     let without_port = run.rsplit_once('.').map(|(address, _)| address);
     [run, run.trim_end_matches(['.', ':'])].into_iter().chain(without_port)
 }
 
 /// Returns the text before a path, and the path, which begins the word, or follows the colon behind
 /// a host. The two colons at the end of a prefix of IPv6 are none behind a host.
-fn path(word: &str) -> Option<(&str, &str)> {
+fn split_path(word: &str) -> Option<(&str, &str)> {
     let begins = |text: &str| (text.starts_with('/') || text.starts_with("~/")) && text.len() > 2;
     let colons = word.match_indices(':').map(|(at, _)| at + 1).filter(|at| !word[..*at].ends_with("::"));
     let at = [0].into_iter().chain(colons).find(|at| begins(&word[*at..]))?;
@@ -380,12 +387,12 @@ mod tests {
         let texts: Vec<String> = (0..count).map(|number| format!("from a-{number} to xa-1 and a-{number}x")).collect();
         let body = serde_json::json!({ "hosts": hosts, "texts": texts }).to_string();
         let began = std::time::Instant::now();
-        let redacted = Redaction::default().body(body.as_bytes()).unwrap();
+        let redacted = Redaction::default().redact_body(body.as_bytes()).unwrap();
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
         let value: Value = serde_json::from_str(&redacted).unwrap();
         assert_eq!(value["texts"][7], format!("from {} to xa-1 and a-7x", value["hosts"][7].as_str().unwrap()));
         let mut redaction = knowing(&["box", "box-1", "box-1.example", "\u{fc}ber", "sender"]);
-        let new = redaction.text("box box-1 box-1.example box-12 boxes box-1.examples \u{fc}ber sender");
+        let new = redaction.redact_text("box box-1 box-1.example box-12 boxes box-1.examples \u{fc}ber sender");
         let shape = new.replace(|c: char| c.is_ascii_digit(), "#");
         assert_eq!(shape, "name-# name-# name-# name-#-## boxes name-#.examples name-# sender", "{new}");
     }
@@ -396,20 +403,20 @@ mod tests {
         let text =
             "alpha → 10.1.2.3: ssh me@alpha.example.org:22 from [2001:db8:9::1]:5201, 10.1.2.3:5201 in 10.1.0.0/16";
         assert_eq!(
-            redaction.text(text),
+            redaction.redact_text(text),
             "name-1 → 198.18.0.1: ssh me@name-2:22 from [2001:db8::1]:5201, 198.18.0.1:5201 in 198.18.0.2/16"
         );
-        assert_eq!(redaction.text("10.1.2.3"), "198.18.0.1");
+        assert_eq!(redaction.redact_text("10.1.2.3"), "198.18.0.1");
     }
 
     #[test]
     fn paths_and_urls_are_replaced_and_quantities_are_not() {
         let mut redaction = knowing(&["alpha"]);
         assert_eq!(
-            redaction.text("94.1 Mbit/s by /home/me/a.pcap, https://alpha/x and ~/b; alphabet 1/2"),
+            redaction.redact_text("94.1 Mbit/s by /home/me/a.pcap, https://alpha/x and ~/b; alphabet 1/2"),
             "94.1 Mbit/s by /path-1, url-1 and /path-2; alphabet 1/2"
         );
-        assert_eq!(redaction.text("aa:bb:cc:dd:ee:0f at 12:30:45"), "00:00:5e:00:00:01 at 12:30:45");
+        assert_eq!(redaction.redact_text("aa:bb:cc:dd:ee:0f at 12:30:45"), "00:00:5e:00:00:01 at 12:30:45");
     }
 
     #[test]
@@ -428,22 +435,25 @@ mod tests {
             ("AA-bb-cc-dd-ee-0f", "00:00:5e:00:00:01"),
             ("10.1.2.3:/home/me/x and beta:~/y", "198.18.0.1:/path-1 and beta:/path-2"),
         ] {
-            assert_eq!(Redaction::default().text(text), redacted);
+            assert_eq!(Redaction::default().redact_text(text), redacted);
         }
         let text = "TCP download::1 at 12:30:45, std::fmt, 94.1, r1.2.3.4 and v1.10.0.3x";
-        assert_eq!(Redaction::default().text(text), text);
+        assert_eq!(Redaction::default().redact_text(text), text);
     }
 
     #[test]
     fn loopback_stays() {
-        assert_eq!(Redaction::default().text("127.0.0.1:5201 [::1]:5201 0.0.0.0"), "127.0.0.1:5201 [::1]:5201 0.0.0.0");
+        assert_eq!(
+            Redaction::default().redact_text("127.0.0.1:5201 [::1]:5201 0.0.0.0"),
+            "127.0.0.1:5201 [::1]:5201 0.0.0.0"
+        );
     }
 
     #[test]
     fn names_are_found_in_fields_and_then_in_every_text() {
         let body = r#"{"peer":{"host":"beta:5201"},"local":{"host":{"name":"gamma","kernel":"6.18"}},
             "warnings":["gamma cannot reach beta"],"rate":5,"qdisc_gamma::sent":[1]}"#;
-        let redacted = Redaction::default().body(body.as_bytes()).unwrap();
+        let redacted = Redaction::default().redact_body(body.as_bytes()).unwrap();
         assert!(!redacted.contains("beta") && !redacted.contains("gamma"), "{redacted}");
         assert!(redacted.contains("\"rate\":5"), "{redacted}");
     }
@@ -455,7 +465,7 @@ mod tests {
             "local":{"host":{"name":"sender","kernel":"6.18"},"peer":"sender → gamma"},"at":"sender",
             "limit":"sender-application","sender_samples":[],"sender":1,"gamma":2,
             "text":"gamma: loss holds the sender back"}"#;
-        let redacted = Redaction::default().body(body.as_bytes()).unwrap();
+        let redacted = Redaction::default().redact_body(body.as_bytes()).unwrap();
         let value: Value = serde_json::from_str(&redacted).unwrap();
         assert_eq!(value["local"]["host"]["name"], "name-1");
         assert_eq!((&value["at"], &value["limit"]), (&"sender".into(), &"sender-application".into()));
@@ -464,7 +474,7 @@ mod tests {
         let mut redaction = knowing(&["sender", "gamma"]);
         let document =
             StoredDocument { host: "sender".to_owned(), path_key: "sender → gamma".to_owned(), ..Default::default() };
-        let redacted = redaction.document(&document);
+        let redacted = redaction.redact_document(&document);
         assert!(!redacted.path_key.contains("sender") && !redacted.host.contains("sender"), "{redacted:?}");
     }
 
@@ -477,7 +487,7 @@ mod tests {
             cell: "1: beta".to_owned(),
             ..Default::default()
         };
-        let redacted = Redaction::default().document(&document);
+        let redacted = Redaction::default().redact_document(&document);
         assert_eq!((redacted.campaign.as_str(), redacted.host.as_str()), ("from name-1 to 198.18.0.1", "name-1"));
         assert_eq!((redacted.cell.as_str(), redacted.peer.as_str()), ("1: name-2", "name-2"));
     }
@@ -491,6 +501,6 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_not_given_out() {
-        assert_eq!(Redaction::default().body(b"alpha: 5"), None);
+        assert_eq!(Redaction::default().redact_body(b"alpha: 5"), None);
     }
 }

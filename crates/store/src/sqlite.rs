@@ -10,7 +10,7 @@ use std::time::Duration;
 use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, params_from_iter};
 
-use crate::engine::{Engine, EngineError, EngineErrorKind, Row, Value};
+use crate::engine::{DatabaseEngine, DatabaseValue, EngineError, EngineErrorKind, Row};
 
 /// Longest wait for another writer.
 const BUSY: Duration = Duration::from_secs(10);
@@ -19,20 +19,20 @@ const BUSY: Duration = Duration::from_secs(10);
 const APPLICATION: i64 = 0x6670_6970;
 
 /// An archive in a file.
-pub(crate) struct Sqlite {
+pub(crate) struct SqliteEngine {
     connection: Connection,
     file: PathBuf,
     /// The reason for which it can only be read.
     only_read: Option<EngineError>,
 }
 
-impl Sqlite {
+impl SqliteEngine {
     /// Opens the file; makes it first, readable by its owner only, if `create` and there is none.
     pub(crate) fn open(file: &Path, create: bool) -> Result<Self, EngineError> {
         let file = &in_folder(file);
         check_regular(file)?;
         if create {
-            make(file)?;
+            create_file(file)?;
         }
         let writable = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         // SQLite does not say why.
@@ -40,7 +40,7 @@ impl Sqlite {
         let connection = Connection::open_with_flags(file, writable).map_err(|error| unopened(error.into()))?;
         connection.busy_timeout(BUSY)?;
         let mut opened = Self { connection, file: file.to_owned(), only_read: None };
-        let Err(error) = opened.identify() else { return Ok(opened) };
+        let Err(error) = opened.check_identity() else { return Ok(opened) };
         if create || !error.is_of_disk() {
             return Err(error);
         }
@@ -63,69 +63,69 @@ impl Sqlite {
             connection
         } else {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-            Connection::open_with_flags(immutable(file), flags).ok()?
+            Connection::open_with_flags(immutable_uri(file), flags).ok()?
         };
         let mut opened = Self { connection, file: file.to_owned(), only_read: None };
-        opened.identify().is_ok().then_some(opened)
+        opened.check_identity().is_ok().then_some(opened)
     }
 
     /// Checks that the file is an archive, or empty.
-    fn identify(&mut self) -> Result<(), EngineError> {
-        let application = self.pragma("application_id")?;
+    fn check_identity(&mut self) -> Result<(), EngineError> {
+        let application = self.pragma_value("application_id")?;
         let tables = self.query("SELECT count(*) FROM sqlite_master", &[])?;
-        let is_empty = tables == [[Value::Integer(0)]];
+        let is_empty = tables == [[DatabaseValue::Integer(0)]];
         if application != APPLICATION && !is_empty {
             return Err(EngineError::no_archive("it is the database of another program"));
         }
         // A file on a read-only file system cannot change its mode, and needs not.
-        let _ = self.batch("PRAGMA journal_mode = WAL");
-        self.batch("PRAGMA synchronous = FULL")
+        let _ = self.execute_batch("PRAGMA journal_mode = WAL");
+        self.execute_batch("PRAGMA synchronous = FULL")
     }
 
     /// Copies the archive into a file that its owner only can read; returns the version of the tables in the copy.
     fn copy_to(&mut self, file: &Path) -> Result<i64, EngineError> {
         // One of a program that was killed.
         let _ = std::fs::remove_file(file);
-        make(file)?;
+        create_file(file)?;
         self.query("VACUUM INTO $1", &[file.to_string_lossy().as_ref().into()])?;
         File::open(file)?.sync_all()?;
         let copy = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         Ok(copy.query_row("PRAGMA user_version", [], |row| row.get(0))?)
     }
 
-    fn pragma(&mut self, name: &str) -> Result<i64, EngineError> {
+    fn pragma_value(&mut self, name: &str) -> Result<i64, EngineError> {
         Ok(self.connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))?)
     }
 }
 
-impl Engine for Sqlite {
+impl DatabaseEngine for SqliteEngine {
     fn blob_type(&self) -> &'static str {
         "BLOB"
     }
 
-    fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, EngineError> {
+    fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> Result<Vec<Row>, EngineError> {
         // `$2` is a name to SQLite, and gets its number by the order of appearance; `?2` is a number.
         let mut statement = self.connection.prepare_cached(&sql.replace('$', "?"))?;
         let columns = statement.column_count();
         let mut rows = statement.query(params_from_iter(values))?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let values = (0..columns).map(|column| row.get::<_, SqlValue>(column).map(Value::from));
+            let values = (0..columns).map(|column| row.get::<_, SqlValue>(column).map(DatabaseValue::from));
             found.push(values.collect::<Result<Row, _>>()?);
         }
         Ok(found)
     }
 
-    fn batch(&mut self, sql: &str) -> Result<(), EngineError> {
+    fn execute_batch(&mut self, sql: &str) -> Result<(), EngineError> {
         Ok(self.connection.execute_batch(sql)?)
     }
 
-    fn begin(&mut self) -> Result<(), EngineError> {
+    fn begin_transaction(&mut self) -> Result<(), EngineError> {
         if let Some(EngineError { cause, kind }) = &self.only_read {
             let cause = format!("nothing can be written there ({cause})");
             return Err(EngineError { cause, kind: *kind });
         }
-        self.batch("BEGIN IMMEDIATE")
+        self.execute_batch("BEGIN IMMEDIATE")
     }
 
     /// A transaction that writes has the file for itself.
@@ -133,12 +133,12 @@ impl Engine for Sqlite {
         Ok(())
     }
 
-    fn version(&mut self) -> Result<u32, EngineError> {
-        Ok(u32::try_from(self.pragma("user_version")?).unwrap_or(u32::MAX))
+    fn schema_version(&mut self) -> Result<u32, EngineError> {
+        Ok(u32::try_from(self.pragma_value("user_version")?).unwrap_or(u32::MAX))
     }
 
     fn set_version(&mut self, version: u32) -> Result<(), EngineError> {
-        self.batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version}"))
+        self.execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version}"))
     }
 
     /// The copy is of one moment, and is kept only if the tables had this version then: another program may change them
@@ -158,14 +158,14 @@ impl Engine for Sqlite {
     fn own_check(&mut self) -> Result<Vec<String>, EngineError> {
         let rows = self.query("PRAGMA integrity_check(10)", &[])?;
         let text = |row: Row| match row.into_iter().next() {
-            Some(Value::Text(text)) if text != "ok" => Some(text),
+            Some(DatabaseValue::Text(text)) if text != "ok" => Some(text),
             _ => None,
         };
         Ok(rows.into_iter().filter_map(text).collect())
     }
 
-    fn shrink(&mut self) -> Result<(), EngineError> {
-        self.batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")
+    fn release_space(&mut self) -> Result<(), EngineError> {
+        self.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")
     }
 }
 
@@ -190,7 +190,7 @@ fn with_hint(error: EngineError, file: &Path) -> EngineError {
 }
 
 /// Returns the URI by which SQLite reads a file that no program changes, without locks and without files next to it.
-fn immutable(file: &Path) -> String {
+fn immutable_uri(file: &Path) -> String {
     let escaped = |byte: &u8| match byte {
         b'%' | b'?' | b'#' => format!("%{byte:02x}").into_bytes(),
         _ => vec![*byte],
@@ -208,7 +208,7 @@ fn check_regular(file: &Path) -> Result<(), EngineError> {
 }
 
 /// Makes the file and its folder, unless they are there.
-fn make(file: &Path) -> io::Result<()> {
+fn create_file(file: &Path) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
@@ -221,7 +221,7 @@ impl From<rusqlite::Error> for EngineError {
             rusqlite::Error::SqliteFailure(failure, message) => (Some(failure), message.clone()),
             _ => (None, None),
         };
-        let cause = message.unwrap_or_else(|| Self::of(&error).cause);
+        let cause = message.unwrap_or_else(|| Self::from_error(&error).cause);
         // On a full disk, SQLite cannot make its auxiliary files, and says no more than this.
         let is = |kind| code.is_some_and(|failure| failure.code == kind);
         let hint = if is(ErrorCode::SystemIoFailure) { "; is the disk full?" } else { "" };
@@ -237,7 +237,7 @@ impl From<rusqlite::Error> for EngineError {
     }
 }
 
-impl From<SqlValue> for Value {
+impl From<SqlValue> for DatabaseValue {
     fn from(value: SqlValue) -> Self {
         match value {
             SqlValue::Null => Self::Null,
@@ -249,7 +249,7 @@ impl From<SqlValue> for Value {
     }
 }
 
-impl ToSql for Value {
+impl ToSql for DatabaseValue {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
             Self::Null => ValueRef::Null,
@@ -264,16 +264,16 @@ impl ToSql for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{KNOWN, migrate};
-    use crate::{Location, Store};
+    use crate::store::{KNOWN, migrate_tables};
+    use crate::{ArchiveLocation, Store};
 
     #[test]
     fn an_archive_of_an_earlier_version_is_changed_after_a_copy() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("archive.db");
-        migrate(&mut Sqlite::open(&file, true).unwrap(), 0, 1).unwrap();
-        assert_eq!(Store::open(&Location::File(file)).unwrap().report().unwrap().version, KNOWN);
-        let copy = Sqlite::open(&folder.path().join("archive.db.version-1"), false).unwrap().version();
+        migrate_tables(&mut SqliteEngine::open(&file, true).unwrap(), 0, 1).unwrap();
+        assert_eq!(Store::open(&ArchiveLocation::File(file)).unwrap().archive_report().unwrap().version, KNOWN);
+        let copy = SqliteEngine::open(&folder.path().join("archive.db.version-1"), false).unwrap().schema_version();
         assert_eq!(copy, Ok(1));
     }
 
@@ -288,7 +288,7 @@ mod tests {
     fn a_copy_before_a_change_is_readable_by_its_owner_only() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = Sqlite::open(&folder.path().join("archive.db"), true).unwrap();
+        let mut engine = SqliteEngine::open(&folder.path().join("archive.db"), true).unwrap();
         engine.copy_before_change(0).unwrap();
         let copy = std::fs::metadata(folder.path().join("archive.db.version-0")).unwrap();
         assert_eq!(copy.permissions().mode() & 0o777, 0o600);
@@ -299,15 +299,16 @@ mod tests {
     fn an_archive_that_another_program_has_changed_replaces_no_copy() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("archive.db");
-        let (mut first, mut second) = (Sqlite::open(&file, true).unwrap(), Sqlite::open(&file, false).unwrap());
-        migrate(&mut first, 0, 1).unwrap();
+        let (mut first, mut second) =
+            (SqliteEngine::open(&file, true).unwrap(), SqliteEngine::open(&file, false).unwrap());
+        migrate_tables(&mut first, 0, 1).unwrap();
         for engine in [&mut first, &mut second] {
-            assert_eq!(migrate(engine, 1, 2), Ok(2));
+            assert_eq!(migrate_tables(engine, 1, 2), Ok(2));
         }
         let mut names: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.retain(|name| name.to_string_lossy().contains("version"));
         assert_eq!(names, ["archive.db.version-1"]);
-        let copy = Sqlite::open(&folder.path().join("archive.db.version-1"), false).unwrap().version();
+        let copy = SqliteEngine::open(&folder.path().join("archive.db.version-1"), false).unwrap().schema_version();
         assert_eq!(copy, Ok(1));
     }
 
@@ -315,12 +316,12 @@ mod tests {
     fn a_copy_before_a_change_is_an_archive() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("archive.db");
-        Store::create(&Location::File(file.clone())).unwrap();
-        let mut engine = Sqlite::open(&file, false).unwrap();
+        Store::create(&ArchiveLocation::File(file.clone())).unwrap();
+        let mut engine = SqliteEngine::open(&file, false).unwrap();
         for _ in 0..2 {
             engine.copy_before_change(KNOWN).unwrap();
         }
-        let copy = Location::File(folder.path().join(format!("archive.db.version-{KNOWN}")));
-        assert!(Store::open(&copy).unwrap().report().unwrap().documents.is_empty());
+        let copy = ArchiveLocation::File(folder.path().join(format!("archive.db.version-{KNOWN}")));
+        assert!(Store::open(&copy).unwrap().archive_report().unwrap().documents.is_empty());
     }
 }

@@ -87,7 +87,7 @@ pub(crate) const FACT: &str = "step, direction, bits_per_second, steady_bits_per
     streams, buffer_bytes, window_bytes, congestion, sent_bytes, duration_ns";
 
 /// Returns the statement that inserts a row, unless there is one with the same key.
-pub(crate) fn insert(table: &str, columns: &str) -> String {
+pub(crate) fn insert_statement(table: &str, columns: &str) -> String {
     let parameters: Vec<String> = (1..=columns.split(',').count()).map(|number| format!("${number}")).collect();
     let parameters = parameters.join(", ");
     let key = columns.split(',').next().unwrap_or_default();

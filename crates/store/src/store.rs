@@ -1,18 +1,18 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{ArchiveReport, StoredDocument, StoredFacts};
-use fullpipe_units::{ByteCount, printable};
+use fullpipe_units::{ByteCount, printable_line};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::columns::{Reader, clamped, document_row, facts_row};
+use crate::columns::{RowReader, document_row, facts_row, timestamp_nanoseconds};
 use crate::document::{NewDocument, SWEEP_RUN, is_kind};
-use crate::engine::{Engine, EngineError, Row, Value, transaction};
-use crate::postgresql::Postgresql;
-use crate::sqlite::Sqlite;
-use crate::statements::{DOCUMENT, FACT, KINDS, MIGRATIONS, insert};
+use crate::engine::{DatabaseEngine, DatabaseValue, EngineError, Row, run_transaction};
+use crate::postgresql::PostgresEngine;
+use crate::sqlite::SqliteEngine;
+use crate::statements::{DOCUMENT, FACT, KINDS, MIGRATIONS, insert_statement};
 use crate::text::host_of;
-use crate::{Location, StoreError};
+use crate::{ArchiveLocation, StoreError};
 
 /// Level of zstd. A measurement of 10 s has 658 kB, and 20 kB compressed.
 const LEVEL: i32 = 9;
@@ -28,14 +28,14 @@ const ATTEMPTS: u32 = 3;
 
 /// An archive: immutable documents with their facts.
 pub struct Store {
-    pub(crate) engine: Box<dyn Engine>,
-    location: Location,
+    pub(crate) engine: Box<dyn DatabaseEngine>,
+    location: ArchiveLocation,
     version: u32,
 }
 
 /// Documents that are asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Filter {
+pub struct DocumentFilter {
     /// Name or address of the other end; a port behind it takes no part.
     pub peer: Option<String>,
     /// Kind, or the beginning of one before a `/`.
@@ -52,7 +52,7 @@ pub struct Filter {
 
 /// A document that was given to the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptDocument {
     /// Identifier of the document.
     pub id: String,
     /// False if the archive had it already.
@@ -66,7 +66,7 @@ impl Store {
     ///
     /// # Errors
     /// Fails if it cannot be made, or for the reasons of [`Store::open`].
-    pub fn create(location: &Location) -> Result<Self, StoreError> {
+    pub fn create(location: &ArchiveLocation) -> Result<Self, StoreError> {
         Self::connect(location, true)
     }
 
@@ -75,9 +75,9 @@ impl Store {
     ///
     /// # Errors
     /// Fails if there is none, if it is something else, or if the database refuses.
-    pub fn open(location: &Location) -> Result<Self, StoreError> {
-        if let Location::File(file) = location {
-            let exists = file.try_exists().map_err(|error| StoreError::database("find", location, error.into()))?;
+    pub fn open(location: &ArchiveLocation) -> Result<Self, StoreError> {
+        if let ArchiveLocation::File(file) = location {
+            let exists = file.try_exists().map_err(|error| StoreError::from_engine("find", location, error.into()))?;
             if !exists {
                 return Err(StoreError::Missing(location.to_string()));
             }
@@ -85,20 +85,20 @@ impl Store {
         Self::connect(location, false)
     }
 
-    fn connect(location: &Location, create: bool) -> Result<Self, StoreError> {
-        let opened: Result<Box<dyn Engine>, EngineError> = match location {
-            Location::File(file) => Sqlite::open(file, create).map(|engine| Box::new(engine) as _),
-            Location::Postgresql(url) => Postgresql::open(url, create).map(|engine| Box::new(engine) as _),
+    fn connect(location: &ArchiveLocation, create: bool) -> Result<Self, StoreError> {
+        let opened: Result<Box<dyn DatabaseEngine>, EngineError> = match location {
+            ArchiveLocation::File(file) => SqliteEngine::open(file, create).map(|engine| Box::new(engine) as _),
+            ArchiveLocation::Postgresql(url) => PostgresEngine::open(url, create).map(|engine| Box::new(engine) as _),
         };
-        let failed = |error| StoreError::database("open", location, error);
+        let failed = |error| StoreError::from_engine("open", location, error);
         let mut engine = opened.map_err(failed)?;
-        let mut version = engine.version().map_err(failed)?;
+        let mut version = engine.schema_version().map_err(failed)?;
         if version == 0 && !create {
             return Err(StoreError::Missing(location.to_string()));
         }
         if version < KNOWN {
-            version = migrate(&mut *engine, version, KNOWN)
-                .map_err(|error| StoreError::database("change the tables of", location, error))?;
+            version = migrate_tables(&mut *engine, version, KNOWN)
+                .map_err(|error| StoreError::from_engine("change the tables of", location, error))?;
         }
         Ok(Self { engine, location: location.clone(), version })
     }
@@ -108,10 +108,10 @@ impl Store {
     /// # Errors
     /// Fails if the archive is of a newer program, or if the database refuses: a full disk, another writer for more
     /// than ten seconds.
-    pub fn put(&mut self, document: &NewDocument) -> Result<Kept, StoreError> {
+    pub fn put_document(&mut self, document: &NewDocument) -> Result<KeptDocument, StoreError> {
         self.require_writable()?;
         let NewDocument { head, body } = document;
-        let packed = packed(body);
+        let packed = compress_body(body);
         let hash = blake3::hash(body).to_hex().to_string();
         let head = StoredDocument {
             id: if is_id(&head.id) { head.id.clone() } else { new_id() },
@@ -119,25 +119,25 @@ impl Store {
             blake3: hash,
             ..head.clone()
         };
-        let origin = origin(&head);
-        let written = transaction(&mut *self.engine, |engine| insert_document(engine, head, &origin, packed));
-        written.map_err(|error| self.failed("write to", error))
+        let origin = document_origin(&head);
+        let written = run_transaction(&mut *self.engine, |engine| insert_document(engine, head, &origin, packed));
+        written.map_err(|error| self.database_error("write to", error))
     }
 
     /// Returns documents with their facts, newest first.
     ///
     /// # Errors
     /// Fails if there is no such kind, or if the database refuses.
-    pub fn list(&mut self, filter: &Filter) -> Result<Vec<StoredDocument>, StoreError> {
+    pub fn list_documents(&mut self, filter: &DocumentFilter) -> Result<Vec<StoredDocument>, StoreError> {
         let kinds = match &filter.kind {
             Some(kind) => self.read(KINDS, &[kind.as_str().into()])?,
-            None => vec![vec![Value::Null]],
+            None => vec![vec![DatabaseValue::Null]],
         };
         if kinds.is_empty() {
             let kind = filter.kind.as_deref().unwrap_or_default();
             return if is_kind(kind) { Ok(Vec::new()) } else { Err(StoreError::unknown_kind(kind)) };
         }
-        let (ids, values) = filter.ids(kinds.into_iter().flatten());
+        let (ids, values) = filter.id_query(kinds.into_iter().flatten());
         let limit = filter.limit.map_or_else(String::new, |limit| format!(" LIMIT {limit}"));
         let newest = format!("WHERE id IN ({ids}) ORDER BY started DESC, id DESC{limit}");
         let documents = self.read(&format!("SELECT {DOCUMENT} FROM document {newest}"), &values)?;
@@ -146,12 +146,12 @@ impl Store {
         );
         let mut by_document: BTreeMap<String, Vec<StoredFacts>> = BTreeMap::new();
         for row in self.read(&facts, &values)? {
-            let mut reader = Reader::new(row);
-            let id = reader.text().unwrap_or_default();
-            by_document.entry(id).or_default().push(reader.facts());
+            let mut reader = RowReader::new(row);
+            let id = reader.next_text().unwrap_or_default();
+            by_document.entry(id).or_default().push(reader.next_facts());
         }
         let with_facts = |row| {
-            let document = Reader::new(row).document();
+            let document = RowReader::new(row).next_document();
             StoredDocument { facts: by_document.remove(&document.id).unwrap_or_default(), ..document }
         };
         Ok(documents.into_iter().map(with_facts).collect())
@@ -161,11 +161,11 @@ impl Store {
     ///
     /// # Errors
     /// Fails if there is none or more than one, or if the database refuses.
-    pub fn find(&mut self, id: &str) -> Result<StoredDocument, StoreError> {
+    pub fn find_document(&mut self, id: &str) -> Result<StoredDocument, StoreError> {
         let id = id.to_ascii_lowercase();
         let is_end = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
         if !is_end {
-            return Err(StoreError::Unknown(if id.is_empty() { "\"\"".to_owned() } else { printable(&id) }));
+            return Err(StoreError::Unknown(if id.is_empty() { "\"\"".to_owned() } else { printable_line(&id) }));
         }
         let like = format!("%{id}");
         // Identifiers alone are in an index.
@@ -176,33 +176,33 @@ impl Store {
         if !found.is_empty() {
             return Err(StoreError::Ambiguous(id));
         }
-        let document = Reader::new(row).document();
-        Ok(StoredDocument { facts: self.facts(&document.id)?, ..document })
+        let document = RowReader::new(row).next_document();
+        Ok(StoredDocument { facts: self.facts_of_document(&document.id)?, ..document })
     }
 
     /// Returns the body of a document as it was written, or as `store thin` left it.
     ///
     /// # Errors
     /// Fails if it was removed or is damaged, or if the database refuses.
-    pub fn body(&mut self, document: &StoredDocument) -> Result<Vec<u8>, StoreError> {
+    pub fn document_body(&mut self, document: &StoredDocument) -> Result<Vec<u8>, StoreError> {
         if document.blake3.is_empty() {
             return Err(StoreError::Removed(document.id.clone()));
         }
         let rows = self.read(CONTENT, &[document.id.as_str().into()])?;
         let damaged = |why: &str| StoreError::Damaged { id: document.id.clone(), why: why.to_owned() };
-        whole(rows, &document.blake3).map_err(damaged)
+        verify_body(rows, &document.blake3).map_err(damaged)
     }
 
     /// Returns the archive as a whole.
     ///
     /// # Errors
     /// Fails if the database refuses.
-    pub fn report(&mut self) -> Result<ArchiveReport, StoreError> {
+    pub fn archive_report(&mut self) -> Result<ArchiveReport, StoreError> {
         let kinds = self.read("SELECT kind, count(*) FROM document GROUP BY kind", &[])?;
         let bytes = self.read("SELECT CAST(coalesce(sum(length(content)), 0) AS BIGINT) FROM body", &[])?;
         let counted = |row| {
-            let mut reader = Reader::new(row);
-            (reader.text().unwrap_or_default(), reader.count().unwrap_or(0))
+            let mut reader = RowReader::new(row);
+            (reader.next_text().unwrap_or_default(), reader.next_count().unwrap_or(0))
         };
         Ok(ArchiveReport {
             location: self.location.to_string(),
@@ -210,29 +210,31 @@ impl Store {
             read_only: self.version > KNOWN,
             version: self.version,
             documents: kinds.into_iter().map(counted).collect(),
-            bytes: ByteCount::new(bytes.into_iter().next().and_then(|row| Reader::new(row).count()).unwrap_or(0)),
+            bytes: ByteCount::new(
+                bytes.into_iter().next().and_then(|row| RowReader::new(row).next_count()).unwrap_or(0),
+            ),
         })
     }
 
-    pub(crate) fn facts(&mut self, id: &str) -> Result<Vec<StoredFacts>, StoreError> {
+    pub(crate) fn facts_of_document(&mut self, id: &str) -> Result<Vec<StoredFacts>, StoreError> {
         let sql = format!("SELECT {FACT} FROM fact WHERE document = $1 ORDER BY part");
-        Ok(self.read(&sql, &[id.into()])?.into_iter().map(|row| Reader::new(row).facts()).collect())
+        Ok(self.read(&sql, &[id.into()])?.into_iter().map(|row| RowReader::new(row).next_facts()).collect())
     }
 
-    pub(crate) fn read(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
-        self.engine.query(sql, values).map_err(|error| self.failed("read", error))
+    pub(crate) fn read(&mut self, sql: &str, values: &[DatabaseValue]) -> Result<Vec<Row>, StoreError> {
+        self.engine.query(sql, values).map_err(|error| self.database_error("read", error))
     }
 
     pub(crate) fn write<T>(
         &mut self,
-        work: impl FnOnce(&mut dyn Engine) -> Result<T, EngineError>,
+        work: impl FnOnce(&mut dyn DatabaseEngine) -> Result<T, EngineError>,
     ) -> Result<T, StoreError> {
         self.require_writable()?;
-        transaction(&mut *self.engine, work).map_err(|error| self.failed("write to", error))
+        run_transaction(&mut *self.engine, work).map_err(|error| self.database_error("write to", error))
     }
 
-    pub(crate) fn failed(&self, operation: &'static str, error: EngineError) -> StoreError {
-        StoreError::database(operation, &self.location, error)
+    pub(crate) fn database_error(&self, operation: &'static str, error: EngineError) -> StoreError {
+        StoreError::from_engine(operation, &self.location, error)
     }
 
     fn require_writable(&self) -> Result<(), StoreError> {
@@ -247,16 +249,16 @@ impl Store {
 pub(crate) const KNOWN: u32 = MIGRATIONS.len() as u32;
 
 /// Brings the tables from version `from` to version `to`, whole or not at all; another program may do so first.
-pub(crate) fn migrate(engine: &mut dyn Engine, from: u32, to: u32) -> Result<u32, EngineError> {
+pub(crate) fn migrate_tables(engine: &mut dyn DatabaseEngine, from: u32, to: u32) -> Result<u32, EngineError> {
     if from > 0 {
         engine.copy_before_change(from)?;
     }
     let blob = engine.blob_type();
-    transaction(engine, |engine| {
+    run_transaction(engine, |engine| {
         engine.lock_tables()?;
-        let version = engine.version()?;
+        let version = engine.schema_version()?;
         for migration in MIGRATIONS.iter().take(to as usize).skip(version as usize) {
-            engine.batch(&migration.replace("{BLOB}", blob))?;
+            engine.execute_batch(&migration.replace("{BLOB}", blob))?;
         }
         if version < to {
             engine.set_version(to)?;
@@ -267,49 +269,49 @@ pub(crate) fn migrate(engine: &mut dyn Engine, from: u32, to: u32) -> Result<u32
 
 /// Returns the key of a document that an archive has only once: the hash of its bytes; of a run of
 /// a sweep its campaign and setting, even if two programs go on with that sweep at the same time.
-fn origin(head: &StoredDocument) -> String {
+fn document_origin(head: &StoredDocument) -> String {
     if head.kind == SWEEP_RUN { format!("{}/{}", head.campaign, head.cell) } else { head.blake3.clone() }
 }
 
 /// Inserts a document, unless the archive has one of the same origin.
 fn insert_document(
-    engine: &mut dyn Engine,
+    engine: &mut dyn DatabaseEngine,
     head: StoredDocument,
     origin: &str,
     packed: Vec<u8>,
-) -> Result<Kept, EngineError> {
+) -> Result<KeptDocument, EngineError> {
     let known = format!("SELECT {DOCUMENT} FROM document WHERE origin = $1");
-    let sql = insert("document", &format!("{DOCUMENT}, origin"));
+    let sql = insert_statement("document", &format!("{DOCUMENT}, origin"));
     let mut head = head;
     for _ in 0..ATTEMPTS {
         let known = engine.query(&known, &[origin.into()])?;
         if let Some(row) = known.into_iter().next() {
-            let known = Reader::new(row).document();
-            let is_restored = restore(engine, &known, &head, packed)?;
-            return Ok(Kept { id: known.id, is_new: false, is_restored });
+            let known = RowReader::new(row).next_document();
+            let is_restored = restore_body(engine, &known, &head, packed)?;
+            return Ok(KeptDocument { id: known.id, is_new: false, is_restored });
         }
         if !engine.query(&sql, &[document_row(&head), vec![origin.into()]].concat())?.is_empty() {
             insert_body(engine, &head.id, packed)?;
             insert_facts(engine, &head.id, &head.facts)?;
-            return Ok(Kept { id: head.id, is_new: true, is_restored: false });
+            return Ok(KeptDocument { id: head.id, is_new: true, is_restored: false });
         }
         // Another document has this identifier: the same measurement within a diagnosis. Or another writer has kept
         // this document meanwhile.
         head.id = new_id();
     }
-    Err(EngineError::other("another program keeps and removes this document"))
+    Err(EngineError::from_cause("another program keeps and removes this document"))
 }
 
 /// Keeps the body of a known document again if it was thinned or removed, or is damaged; returns whether it did. Facts
 /// remain. A run of a sweep may be another one in the same place, and is left as it is.
-fn restore(
-    engine: &mut dyn Engine,
+fn restore_body(
+    engine: &mut dyn DatabaseEngine,
     known: &StoredDocument,
     head: &StoredDocument,
     packed: Vec<u8>,
 ) -> Result<bool, EngineError> {
     let id = known.id.as_str();
-    let is_whole = !known.thinned && whole(engine.query(CONTENT, &[id.into()])?, &known.blake3).is_ok();
+    let is_whole = !known.thinned && verify_body(engine.query(CONTENT, &[id.into()])?, &known.blake3).is_ok();
     if is_whole || known.bytes != head.bytes {
         return Ok(false);
     }
@@ -320,22 +322,27 @@ fn restore(
     Ok(true)
 }
 
-fn insert_body(engine: &mut dyn Engine, id: &str, packed: Vec<u8>) -> Result<(), EngineError> {
-    engine.query(&insert("body", "document, content"), &[id.into(), packed.into()]).map(drop)
+fn insert_body(engine: &mut dyn DatabaseEngine, id: &str, packed: Vec<u8>) -> Result<(), EngineError> {
+    engine.query(&insert_statement("body", "document, content"), &[id.into(), packed.into()]).map(drop)
 }
 
 /// Returns a body that was read by [`CONTENT`], if it is the one with this hash, or else why not.
-fn whole(rows: Vec<Row>, blake3: &str) -> Result<Vec<u8>, &'static str> {
-    let packed = rows.into_iter().next().and_then(|row| Reader::new(row).blob()).ok_or("its body is missing")?;
-    let body = unpacked(&packed).ok_or("its body cannot be decompressed")?;
+fn verify_body(rows: Vec<Row>, blake3: &str) -> Result<Vec<u8>, &'static str> {
+    let packed =
+        rows.into_iter().next().and_then(|row| RowReader::new(row).next_blob()).ok_or("its body is missing")?;
+    let body = decompress_body(&packed).ok_or("its body cannot be decompressed")?;
     if blake3::hash(&body).to_hex().as_str() != blake3 {
         return Err("its body is not the one whose hash was kept");
     }
     Ok(body)
 }
 
-pub(crate) fn insert_facts(engine: &mut dyn Engine, id: &str, facts: &[StoredFacts]) -> Result<(), EngineError> {
-    let sql = insert("fact", &format!("document, part, {FACT}"));
+pub(crate) fn insert_facts(
+    engine: &mut dyn DatabaseEngine,
+    id: &str,
+    facts: &[StoredFacts],
+) -> Result<(), EngineError> {
+    let sql = insert_statement("fact", &format!("document, part, {FACT}"));
     for (part, facts) in facts.iter().enumerate() {
         let key = vec![id.into(), (part as u64).into()];
         engine.query(&sql, &[key, facts_row(facts)].concat())?;
@@ -344,7 +351,7 @@ pub(crate) fn insert_facts(engine: &mut dyn Engine, id: &str, facts: &[StoredFac
 }
 
 /// Returns a body as it was before compression; `None` if it is damaged.
-fn unpacked(packed: &[u8]) -> Option<Vec<u8>> {
+fn decompress_body(packed: &[u8]) -> Option<Vec<u8>> {
     use std::io::Read;
     let mut body = Vec::new();
     let decoder = zstd::Decoder::new(packed).ok()?;
@@ -352,7 +359,7 @@ fn unpacked(packed: &[u8]) -> Option<Vec<u8>> {
     Some(body)
 }
 
-pub(crate) fn packed(body: &[u8]) -> Vec<u8> {
+pub(crate) fn compress_body(body: &[u8]) -> Vec<u8> {
     zstd::encode_all(body, LEVEL).unwrap_or_else(|_| unreachable!("memory takes every byte"))
 }
 
@@ -360,18 +367,18 @@ fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
 
-/// Returns true if `text` is an identifier in the one form that [`Store::find`] searches.
+/// Returns true if `text` is an identifier in the one form that [`Store::find_document`] searches.
 fn is_id(text: &str) -> bool {
     text.parse::<Uuid>().is_ok_and(|id| id.to_string() == text)
 }
 
-impl Filter {
+impl DocumentFilter {
     /// Returns a query of the identifiers of documents of these `kinds`, a null for any, with the values of its
     /// parameters. It has a part for each kind, and for name and address of a peer, which follows an index and has no
     /// more than the limit.
-    fn ids(&self, kinds: impl Iterator<Item = Value>) -> (String, Vec<Value>) {
+    fn id_query(&self, kinds: impl Iterator<Item = DatabaseValue>) -> (String, Vec<DatabaseValue>) {
         let mut values = Vec::new();
-        let mut parameter = |value: Value| {
+        let mut parameter = |value: DatabaseValue| {
             values.push(value);
             format!("${}", values.len())
         };
@@ -379,8 +386,8 @@ impl Filter {
         common.extend(
             self.campaign.as_ref().map(|campaign| format!("campaign = {}", parameter(campaign.as_str().into()))),
         );
-        common.extend(self.since.map(|since| format!("started >= {}", parameter(at(since)))));
-        common.extend(self.before.map(|before| format!("started < {}", parameter(at(before)))));
+        common.extend(self.since.map(|since| format!("started >= {}", parameter(timestamp_value(since)))));
+        common.extend(self.before.map(|before| format!("started < {}", parameter(timestamp_value(before)))));
         let mut peers = vec![None];
         if let Some(peer) = &self.peer {
             let peer = parameter(host_of(peer).as_str().into());
@@ -390,11 +397,11 @@ impl Filter {
         for kind in kinds {
             // With a peer, the index of that is to be followed, and not the one of kinds.
             let column = if self.peer.is_some() { "kind || ''" } else { "kind" };
-            let kind = (kind != Value::Null).then(|| format!("{column} = {}", parameter(kind)));
+            let kind = (kind != DatabaseValue::Null).then(|| format!("{column} = {}", parameter(kind)));
             for peer in &peers {
                 let own = [peer.clone(), kind.clone()].into_iter().flatten();
                 let conditions: Vec<String> = own.chain(common.iter().cloned()).collect();
-                parts.push(self.newest(&conditions, parts.len()));
+                parts.push(self.newest_query(&conditions, parts.len()));
             }
         }
         (parts.join(" UNION "), values)
@@ -402,7 +409,7 @@ impl Filter {
 
     /// Returns a query of the identifiers of the newest documents that meet these conditions, by the number of the part
     /// that it is.
-    fn newest(&self, conditions: &[String], part: usize) -> String {
+    fn newest_query(&self, conditions: &[String], part: usize) -> String {
         let conditions =
             if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
         let Some(limit) = self.limit else { return format!("SELECT id FROM document {conditions}") };
@@ -414,6 +421,6 @@ impl Filter {
 }
 
 /// Returns nanoseconds since 1970.
-pub(crate) fn at(time: Timestamp) -> Value {
-    Value::Integer(clamped(time))
+pub(crate) fn timestamp_value(time: Timestamp) -> DatabaseValue {
+    DatabaseValue::Integer(timestamp_nanoseconds(time))
 }

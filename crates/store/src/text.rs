@@ -2,14 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use fullpipe_units::printable;
+use fullpipe_units::printable_line;
 
 /// Characters of a name that are kept.
 const MAX_NAME: usize = 200;
 
 /// Returns the beginning of a text of somebody else in one line that commands no terminal.
-pub(crate) fn clean(text: &str) -> String {
-    printable(text).chars().take(MAX_NAME).collect()
+pub(crate) fn clean_line(text: &str) -> String {
+    printable_line(text).chars().take(MAX_NAME).collect()
 }
 
 /// Returns a host without its port: `example.org:5201` and `[2001:db8::1]:5201` have one, `2001:db8::1` has none.

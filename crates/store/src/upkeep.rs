@@ -5,11 +5,11 @@ use fullpipe_units::ByteCount;
 use jiff::Timestamp;
 use serde_json::Value as Json;
 
-use crate::columns::{Reader, facts_row};
-use crate::engine::{Engine, EngineError, Value};
+use crate::columns::{RowReader, facts_row};
+use crate::engine::{DatabaseEngine, DatabaseValue, EngineError};
 use crate::import::facts_of;
-use crate::store::{insert_facts, packed};
-use crate::{Filter, Store, StoreError};
+use crate::store::{compress_body, insert_facts};
+use crate::{DocumentFilter, Store, StoreError};
 
 /// Keys of the lists of samples in documents of fullpipe.
 const SAMPLES: [&str; 4] = ["samples", "sender_samples", "receiver_samples", "processors"];
@@ -20,14 +20,14 @@ impl Store {
     ///
     /// # Errors
     /// Fails if the database refuses.
-    pub fn check(&mut self, repair: bool) -> Result<ArchiveCheck, StoreError> {
+    pub fn check_documents(&mut self, repair: bool) -> Result<ArchiveCheck, StoreError> {
         // A database that is damaged may not even carry out its check.
         let mut database = self.engine.own_check().unwrap_or_else(|error| vec![error.cause]);
-        database.extend(self.stray().unwrap_or_else(|error| Some(error.to_string())));
+        database.extend(self.find_stray_rows().unwrap_or_else(|error| Some(error.to_string())));
         let mut check = ArchiveCheck { database, repaired: repair, ..ArchiveCheck::default() };
-        for document in self.list(&Filter::default())? {
+        for document in self.list_documents(&DocumentFilter::default())? {
             check.documents += 1;
-            match self.body(&document) {
+            match self.document_body(&document) {
                 Ok(body) if !document.thinned && self.is_stale(&document, &body, repair)? => check.stale += 1,
                 Ok(_) | Err(StoreError::Removed(_)) => {}
                 Err(StoreError::Damaged { id, why }) => check.damaged.push(DamagedDocument { id, why }),
@@ -39,11 +39,11 @@ impl Store {
 
     /// Returns a clause with the number of bodies and facts that belong to no document, if there
     /// are any.
-    fn stray(&mut self) -> Result<Option<String>, StoreError> {
+    fn find_stray_rows(&mut self) -> Result<Option<String>, StoreError> {
         let mut count = |table: &str| {
             let document = format!("SELECT 1 FROM document WHERE document.id = {table}.document");
             let rows = self.read(&format!("SELECT count(*) FROM {table} WHERE NOT EXISTS ({document})"), &[])?;
-            Ok(rows.into_iter().next().and_then(|row| Reader::new(row).count()).unwrap_or(0))
+            Ok(rows.into_iter().next().and_then(|row| RowReader::new(row).next_count()).unwrap_or(0))
         };
         let (bodies, facts) = (count("body")?, count("fact")?);
         let words = format!("bodies that belong to no document: {bodies}, facts: {facts}");
@@ -71,51 +71,55 @@ impl Store {
     ///
     /// # Errors
     /// Fails if the archive is of a newer program, or if the database refuses; what was removed by then stays removed.
-    pub fn thin(
+    pub fn thin_documents(
         &mut self,
         samples: Option<Timestamp>,
         bodies: Option<Timestamp>,
     ) -> Result<ArchiveThinned, StoreError> {
         let mut thinned = ArchiveThinned::default();
-        for document in self.older(bodies)?.into_iter().filter(|document| !document.blake3.is_empty()) {
+        for document in self.documents_before(bodies)?.into_iter().filter(|document| !document.blake3.is_empty()) {
             let size = self.packed_size(&document.id)?;
             self.write(|engine| remove_body(engine, &document.id))?;
             thinned.bodies += 1;
             thinned.freed += size;
         }
-        for document in self.older(samples)?.into_iter().filter(|document| !document.thinned) {
+        for document in self.documents_before(samples)?.into_iter().filter(|document| !document.thinned) {
             // A damaged document is left as it is.
-            let Some(short) = self.body(&document).ok().and_then(|body| without_samples(&body)) else { continue };
-            let (before, after) = (self.packed_size(&document.id)?, packed(&short));
+            let Some(short) = self.document_body(&document).ok().and_then(|body| without_samples(&body)) else {
+                continue;
+            };
+            let (before, after) = (self.packed_size(&document.id)?, compress_body(&short));
             thinned.samples += 1;
             thinned.freed += before.saturating_sub(ByteCount::new(after.len() as u64));
             self.write(|engine| replace_body(engine, &document.id, &short, after))?;
         }
         if thinned.samples + thinned.bodies > 0 {
-            self.engine.shrink().map_err(|error| self.failed("shrink", error))?;
+            self.engine.release_space().map_err(|error| self.database_error("shrink", error))?;
         }
         Ok(thinned)
     }
 
-    fn older(&mut self, than: Option<Timestamp>) -> Result<Vec<StoredDocument>, StoreError> {
-        than.map_or(Ok(Vec::new()), |before| self.list(&Filter { before: Some(before), ..Filter::default() }))
+    fn documents_before(&mut self, than: Option<Timestamp>) -> Result<Vec<StoredDocument>, StoreError> {
+        than.map_or(Ok(Vec::new()), |before| {
+            self.list_documents(&DocumentFilter { before: Some(before), ..DocumentFilter::default() })
+        })
     }
 
     fn packed_size(&mut self, id: &str) -> Result<ByteCount, StoreError> {
         let rows = self.read("SELECT CAST(length(content) AS BIGINT) FROM body WHERE document = $1", &[id.into()])?;
-        let size = rows.into_iter().next().and_then(|row| Reader::new(row).count());
+        let size = rows.into_iter().next().and_then(|row| RowReader::new(row).next_count());
         Ok(ByteCount::new(size.unwrap_or(0)))
     }
 }
 
-fn remove_body(engine: &mut dyn Engine, id: &str) -> Result<(), EngineError> {
+fn remove_body(engine: &mut dyn DatabaseEngine, id: &str) -> Result<(), EngineError> {
     engine.query("DELETE FROM body WHERE document = $1", &[id.into()])?;
     engine.query("UPDATE document SET blake3 = '', thinned = 1 WHERE id = $1", &[id.into()]).map(drop)
 }
 
-fn replace_body(engine: &mut dyn Engine, id: &str, body: &[u8], packed: Vec<u8>) -> Result<(), EngineError> {
+fn replace_body(engine: &mut dyn DatabaseEngine, id: &str, body: &[u8], packed: Vec<u8>) -> Result<(), EngineError> {
     let hash = blake3::hash(body).to_hex();
-    engine.query("UPDATE body SET content = $2 WHERE document = $1", &[id.into(), Value::Blob(packed)])?;
+    engine.query("UPDATE body SET content = $2 WHERE document = $1", &[id.into(), DatabaseValue::Blob(packed)])?;
     engine
         .query("UPDATE document SET blake3 = $2, thinned = 1 WHERE id = $1", &[id.into(), hash.as_str().into()])
         .map(drop)

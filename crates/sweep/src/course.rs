@@ -1,29 +1,31 @@
 //! The load of a run: its course over time, the kernel's round-trip time, the processors.
 
-use fullpipe_record::{Measurement, Progress, Sample, SweepLoad};
+use fullpipe_record::{Measurement, Sample, SweepLoad, TransferProgress};
 use fullpipe_units::{BitRate, Span, median};
 
 /// Returns the load of a run; `None` where no end has samples of it.
-pub(crate) fn load(measurement: &Measurement) -> Option<SweepLoad> {
-    let (sender, receiver) = (measurement.sender(), measurement.receiver());
+pub(crate) fn sweep_load(measurement: &Measurement) -> Option<SweepLoad> {
+    let (sender, receiver) = (measurement.sending_end(), measurement.receiving_end());
     let (streams, duration) = (measurement.request.streams, measurement.summary.duration);
     let ramp = measurement.summary.steady.map(|steady| steady.ramp);
     let of_upload = |sample: &&Sample| sample.stream < streams;
-    let mut rates = rates_of(&Progress::of(sender.samples.iter().filter(of_upload), Span::MAX), duration);
+    let mut rates =
+        rates_of(&TransferProgress::from_samples(sender.samples.iter().filter(of_upload), Span::MAX), duration);
     if rates.is_empty() {
-        rates = rates_of(&Progress::of_receiver(receiver.samples.iter().filter(of_upload), Span::MAX), duration);
+        rates =
+            rates_of(&TransferProgress::of_receiver(receiver.samples.iter().filter(of_upload), Span::MAX), duration);
     }
     let steady = sender.samples.iter().filter(|sample| sample.at >= ramp.unwrap_or_default());
     let smoothed_rtt = median(steady.filter_map(|sample| sample.tcp.rtt).collect());
-    let [cpu_sender, cpu_receiver] = [sender, receiver].map(|end| end.cpu.map(|cpu| cpu.total()));
+    let [cpu_sender, cpu_receiver] = [sender, receiver].map(|end| end.cpu.map(|cpu| cpu.total_share()));
     (!rates.is_empty()).then_some(SweepLoad { rates, ramp, smoothed_rtt, cpu_sender, cpu_receiver })
 }
 
 /// Returns the rate of each whole half second of a load of this duration.
-fn rates_of(progress: &Progress, duration: Span) -> Vec<BitRate> {
-    let last = progress.snapshots().last().copied().unwrap_or_default().min(duration);
+fn rates_of(progress: &TransferProgress, duration: Span) -> Vec<BitRate> {
+    let last = progress.snapshot_times().last().copied().unwrap_or_default().min(duration);
     let ends = (1..).map(|number| SweepLoad::STEP * number).take_while(|end| *end <= last);
-    ends.map(|end| progress.rate(end - SweepLoad::STEP, end)).collect()
+    ends.map(|end| progress.mean_rate(end - SweepLoad::STEP, end)).collect()
 }
 
 #[cfg(test)]
@@ -39,7 +41,7 @@ mod tests {
             Sample { at, stream, bytes, tcp: TcpInfo::default(), memory: None }
         };
         let samples: Vec<Sample> = (1..=17).flat_map(|index| [sample(index, 0), sample(index, 1)]).collect();
-        let of = |samples: &[Sample], duration| rates_of(&Progress::of(samples, Span::MAX), duration);
+        let of = |samples: &[Sample], duration| rates_of(&TransferProgress::from_samples(samples, Span::MAX), duration);
         assert_eq!(of(&samples, Span::from_millis(1_600)), [BitRate::from_mbps(160); 3]);
         assert_eq!(of(&samples, Span::from_millis(1_400)), [BitRate::from_mbps(160); 2], "what drains is no load");
         assert_eq!(of(&[], Span::from_secs(1)), []);

@@ -9,44 +9,44 @@ use fullpipe_units::{ByteCount, Span};
 
 /// The device at the last reading of its counts.
 #[derive(Debug, Default)]
-pub(crate) struct Account {
+pub(crate) struct DeviceReading {
     last: Option<(Instant, DeviceCounts)>,
 }
 
 /// A length of time, and the counts of the device over it.
 type Passed = (Span, DeviceCounts);
 
-impl Account {
+impl DeviceReading {
     /// Takes the counts of `now`. Returns the counts since the last call; `None` if the device was
     /// not known then or is not now, or is another.
-    pub(crate) fn passed(&mut self, now: Option<DeviceCounts>) -> Option<Passed> {
+    pub(crate) fn counts_since_last(&mut self, now: Option<DeviceCounts>) -> Option<Passed> {
         let before = replace(&mut self.last, now.map(|counts| (Instant::now(), counts)));
         let ((since, earlier), (at, counts)) = (before?, self.last.as_ref()?);
-        Some(((*at - since).into(), counts.since(&earlier)?))
+        Some(((*at - since).into(), counts.counts_since(&earlier)?))
     }
 }
 
 /// Returns the device `during` a run with this `measurement`, and since the run `before` it. `payload` is what the path
 /// carried in the direction of the data.
-pub(crate) fn device(
+pub(crate) fn sweep_device(
     before: Option<&Passed>,
     during: Option<Passed>,
     measurement: &Measurement,
     payload: ByteCount,
 ) -> Option<SweepDevice> {
     let during = during?;
-    let is_ipv6 = measurement.connection().is_some_and(|[local, _]| local.ip().to_canonical().is_ipv6());
+    let is_ipv6 = measurement.first_connection().is_some_and(|[local, _]| local.ip().to_canonical().is_ipv6());
     let headers = tcp_headers(if is_ipv6 { IpVersion::V6 } else { IpVersion::V4 }, true);
     Some(SweepDevice {
         own: with_headers(payload, &during.1, measurement.request.direction, headers),
         name: during.1.name.clone(),
         speed: during.1.speed,
-        before: before.map(traffic),
-        during: traffic(&during),
+        before: before.map(sweep_traffic),
+        during: sweep_traffic(&during),
     })
 }
 
-fn traffic((span, counts): &Passed) -> SweepTraffic {
+fn sweep_traffic((span, counts): &Passed) -> SweepTraffic {
     SweepTraffic { span: *span, sent: counts.sent, received: counts.received }
 }
 
@@ -76,15 +76,15 @@ mod tests {
 
     #[test]
     fn counts_pass_from_one_reading_to_the_next_of_the_same_device() {
-        let mut account = Account::default();
-        assert_eq!(account.passed(Some(counts(10, 1_000))), None);
-        let (_, more) = account.passed(Some(counts(25, 4_000))).unwrap();
+        let mut account = DeviceReading::default();
+        assert_eq!(account.counts_since_last(Some(counts(10, 1_000))), None);
+        let (_, more) = account.counts_since_last(Some(counts(25, 4_000))).unwrap();
         assert_eq!((more.sent_packets, more.sent), (15, ByteCount::new(3_000)));
-        assert_eq!(account.passed(Some(counts(1, 100))), None, "it began anew");
+        assert_eq!(account.counts_since_last(Some(counts(1, 100))), None, "it began anew");
         let other = DeviceCounts { name: "eth1".to_owned(), ..counts(9, 900) };
-        assert_eq!(account.passed(Some(other)), None);
-        assert_eq!(account.passed(None), None);
-        assert_eq!(account.passed(Some(counts(10, 1_000))), None);
+        assert_eq!(account.counts_since_last(Some(other)), None);
+        assert_eq!(account.counts_since_last(None), None);
+        assert_eq!(account.counts_since_last(Some(counts(10, 1_000))), None);
     }
 
     #[test]

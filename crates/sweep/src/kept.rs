@@ -1,7 +1,7 @@
 //! Sweeps in the archive: the plan, and a document for each run.
 
 use fullpipe_record::{Content, Document, StoredDocument, SweepPlan, SweepRun, SweepRunRecord};
-use fullpipe_store::{Filter, Store, StoreError};
+use fullpipe_store::{DocumentFilter, Store, StoreError};
 use thiserror::Error;
 
 /// Kinds of the documents.
@@ -10,7 +10,7 @@ const RUN: &str = "sweep-run";
 
 /// A sweep that was kept.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
+pub struct KeptSweep {
     /// Plan of the sweep.
     pub plan: SweepPlan,
     /// Runs of the sweep so far.
@@ -41,11 +41,11 @@ pub enum KeptError {
 /// One that could not be started waits for a later one that was: if none is, as where the server is gone, a sweep that
 /// is resumed tries these settings again.
 #[derive(Debug, Default)]
-pub struct Waiting(Vec<SweepRunRecord>);
+pub struct PendingRuns(Vec<SweepRunRecord>);
 
-impl Waiting {
+impl PendingRuns {
     /// Takes the next run. Returns the runs that are to be kept now, in their order.
-    pub fn next(&mut self, record: SweepRunRecord) -> Vec<SweepRunRecord> {
+    pub fn push_record(&mut self, record: SweepRunRecord) -> Vec<SweepRunRecord> {
         let was_started = record.measurement.is_some();
         self.0.push(record);
         if was_started { std::mem::take(&mut self.0) } else { Vec::new() }
@@ -57,18 +57,23 @@ impl Waiting {
     }
 }
 
-impl Kept {
+impl KeptSweep {
     /// Reads the sweep whose plan has this identifier, or the end of it; without one, the sweep that began last. A run
     /// that is not there, as after a failure of the archive, ends it.
     ///
     /// # Errors
     /// Fails if there is none, or if a document cannot be read.
-    pub fn find(store: &mut Store, id: Option<&str>) -> Result<Self, KeptError> {
+    pub fn find_sweep(store: &mut Store, id: Option<&str>) -> Result<Self, KeptError> {
         let head = match id {
-            Some(id) => store.find(id)?,
-            None => store.list(&Filter { limit: Some(1), ..of_kind(PLAN) })?.pop().ok_or(KeptError::Nothing)?,
+            Some(id) => store.find_document(id)?,
+            None => store
+                .list_documents(&DocumentFilter { limit: Some(1), ..of_kind(PLAN) })?
+                .pop()
+                .ok_or(KeptError::Nothing)?,
         };
-        let Content::SweepPlan { sweep_plan: plan } = content(store, &head, PLAN)? else { return other(&head, PLAN) };
+        let Content::SweepPlan { sweep_plan: plan } = read_content(store, &head, PLAN)? else {
+            return wrong_content(&head, PLAN);
+        };
         let runs = of_sweep(store, &plan.id)?;
         Ok(Self { plan: *plan, runs })
     }
@@ -77,8 +82,10 @@ impl Kept {
 /// Returns the runs of a sweep, in their order, up to the first that is missing.
 fn of_sweep(store: &mut Store, sweep: &str) -> Result<Vec<SweepRun>, KeptError> {
     let mut records: Vec<SweepRunRecord> = Vec::new();
-    for head in store.list(&Filter { campaign: Some(sweep.to_owned()), ..of_kind(RUN) })? {
-        let Content::SweepRun { sweep_run } = content(store, &head, RUN)? else { return other(&head, RUN) };
+    for head in store.list_documents(&DocumentFilter { campaign: Some(sweep.to_owned()), ..of_kind(RUN) })? {
+        let Content::SweepRun { sweep_run } = read_content(store, &head, RUN)? else {
+            return wrong_content(&head, RUN);
+        };
         records.push(*sweep_run);
     }
     records.sort_by_key(|record| record.number);
@@ -86,16 +93,16 @@ fn of_sweep(store: &mut Store, sweep: &str) -> Result<Vec<SweepRun>, KeptError> 
     Ok(in_order.map(|(_, record)| record.run).collect())
 }
 
-fn of_kind(kind: &str) -> Filter {
-    Filter { kind: Some(kind.to_owned()), ..Filter::default() }
+fn of_kind(kind: &str) -> DocumentFilter {
+    DocumentFilter { kind: Some(kind.to_owned()), ..DocumentFilter::default() }
 }
 
-fn content(store: &mut Store, head: &StoredDocument, what: &'static str) -> Result<Content, KeptError> {
-    let body = store.body(head)?;
+fn read_content(store: &mut Store, head: &StoredDocument, what: &'static str) -> Result<Content, KeptError> {
+    let body = store.document_body(head)?;
     let document = Document::from_json(&body);
-    document.map(|document| document.content).or_else(|_| other(head, what))
+    document.map(|document| document.content).or_else(|_| wrong_content(head, what))
 }
 
-fn other<T>(head: &StoredDocument, what: &'static str) -> Result<T, KeptError> {
+fn wrong_content<T>(head: &StoredDocument, what: &'static str) -> Result<T, KeptError> {
     Err(KeptError::Other { id: head.id.clone(), what })
 }

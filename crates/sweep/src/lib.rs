@@ -9,6 +9,6 @@ mod kept;
 mod prepare;
 mod run;
 
-pub use kept::{Kept, KeptError, Waiting};
-pub use prepare::{Wishes, light_request, plan, price};
-pub use run::{Measure, Sweep};
+pub use kept::{KeptError, KeptSweep, PendingRuns};
+pub use prepare::{SweepWishes, light_request, plan_sweep, predicted_grid_cost};
+pub use run::{RunningSweep, SweepMeasurer};

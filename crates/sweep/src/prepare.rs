@@ -1,6 +1,6 @@
 //! The plan of a sweep, from a measurement under hardly any load.
 
-use fullpipe_campaign::{Grid, Plan, run_cost};
+use fullpipe_campaign::{CampaignPlan, SweepGrid, run_cost};
 use fullpipe_model::predict;
 use fullpipe_record::{
     Buffer, DailyHours, Direction, HostSettings, Measurement, Path, Request, SweepCell, SweepCost, SweepOrder,
@@ -14,13 +14,13 @@ const LIGHT_TIME: Span = Span::from_secs(1);
 
 /// The sweep that the user asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wishes {
+pub struct SweepWishes {
     /// The far end, or the scenario.
     pub target: String,
     /// True if the path and both hosts are simulated.
     pub is_virtual: bool,
     /// Windows and streams.
-    pub grid: Grid,
+    pub grid: SweepGrid,
     /// Order of the whole grid, if it is to be measured.
     pub order: Option<SweepOrder>,
     /// Seed.
@@ -41,7 +41,7 @@ pub struct Wishes {
 
 /// Returns the load of the measurement that precedes a plan: it states round-trip time and settings, and hardly loads
 /// the path.
-pub fn light_request(wishes: &Wishes) -> Request {
+pub fn light_request(wishes: &SweepWishes) -> Request {
     Request {
         duration: LIGHT_TIME,
         rate: Some(BitRate::from_mbps(1)),
@@ -54,11 +54,11 @@ pub fn light_request(wishes: &Wishes) -> Request {
 
 /// Returns the plan after `light`, the measurement of [`light_request`]. With a `path` whose capacity is known, rates
 /// are predicted for all settings.
-pub fn plan(wishes: Wishes, light: &Measurement, path: Option<&Path>) -> SweepPlan {
+pub fn plan_sweep(wishes: SweepWishes, light: &Measurement, path: Option<&Path>) -> SweepPlan {
     let rtt = idle_rtt(light).or(path.map(Path::rtt)).unwrap_or(Span::from_millis(1));
     let settings = |settings: &Option<HostSettings>| settings.clone().unwrap_or_else(HostSettings::of_linux_6_18);
-    let ends = [settings(&light.sender().settings), settings(&light.receiver().settings)];
-    let predicted = path.map_or_else(Vec::new, |path| predicted(&wishes, path, &ends));
+    let ends = [settings(&light.sending_end().settings), settings(&light.receiving_end().settings)];
+    let predicted = path.map_or_else(Vec::new, |path| predict_rates(&wishes, path, &ends));
     SweepPlan {
         id: Uuid::now_v7().to_string(),
         target: wishes.target,
@@ -68,7 +68,7 @@ pub fn plan(wishes: Wishes, light: &Measurement, path: Option<&Path>) -> SweepPl
         order: wishes.order,
         seed: wishes.seed,
         rtt,
-        overhead: wall(light).saturating_sub(LIGHT_TIME),
+        overhead: wall_time(light).saturating_sub(LIGHT_TIME),
         duty: wishes.duty,
         budget: wishes.budget,
         max_bytes: wishes.max_bytes,
@@ -81,7 +81,7 @@ pub fn plan(wishes: Wishes, light: &Measurement, path: Option<&Path>) -> SweepPl
 }
 
 /// Returns the time that a measurement took, with set-up and drain.
-pub(crate) fn wall(measurement: &Measurement) -> Span {
+pub(crate) fn wall_time(measurement: &Measurement) -> Span {
     measurement.run.map_or(measurement.summary.duration, |totals| totals.wall)
 }
 
@@ -90,15 +90,15 @@ pub(crate) fn idle_rtt(measurement: &Measurement) -> Option<Span> {
     measurement.rtt.idle.map(|idle| idle.min)
 }
 
-fn predicted(wishes: &Wishes, path: &Path, [sender, receiver]: &[HostSettings; 2]) -> Vec<BitRate> {
+fn predict_rates(wishes: &SweepWishes, path: &Path, [sender, receiver]: &[HostSettings; 2]) -> Vec<BitRate> {
     let request =
-        |cell: SweepCell| Request { congestion: wishes.congestion.clone(), ..request(cell, Span::from_secs(60)) };
+        |cell: SweepCell| Request { congestion: wishes.congestion.clone(), ..run_request(cell, Span::from_secs(60)) };
     let rate = |cell| predict(path, sender, receiver, &request(cell)).kernel_model;
-    wishes.grid.cells().into_iter().map(rate).collect()
+    wishes.grid.all_cells().into_iter().map(rate).collect()
 }
 
 /// Returns the load of a run of `cell`.
-pub(crate) fn request(cell: SweepCell, duration: Span) -> Request {
+pub(crate) fn run_request(cell: SweepCell, duration: Span) -> Request {
     Request {
         streams: cell.streams,
         duration,
@@ -110,8 +110,8 @@ pub(crate) fn request(cell: SweepCell, duration: Span) -> Request {
 
 /// Returns the cost of the whole grid, measured as often as the order says, as far as rates are predicted; `None` where
 /// they are not.
-pub fn price(plan: &Plan) -> Option<SweepCost> {
-    let fixed = plan.fixed();
+pub fn predicted_grid_cost(plan: &CampaignPlan) -> Option<SweepCost> {
+    let fixed = plan.fixed_plan();
     if fixed.predicted.is_empty() {
         return None;
     }

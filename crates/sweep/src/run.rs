@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use fullpipe_campaign::{Next, Plan, dips, growth_of_rtt, spent, together};
+use fullpipe_campaign::{CampaignPlan, CampaignStep, find_dips, growth_of_rtt, spent_cost, stream_variance_ratio};
 use fullpipe_record::{
     DailyHours, DeviceCounts, Direction, Measurement, Request, Summary, SweepCell, SweepCost, SweepLoad, SweepReason,
     SweepReport, SweepRun, SweepRunRecord,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::course::load;
-use crate::device::{Account, device};
-use crate::prepare::{idle_rtt, request, wall};
+use crate::course::sweep_load;
+use crate::device::{DeviceReading, sweep_device};
+use crate::prepare::{idle_rtt, run_request, wall_time};
 
 /// Samples of each end that are kept with a run.
 const KEPT_SAMPLES: usize = 200;
@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 3;
 const PAUSE: Span = Span::from_secs(5);
 
 /// Something that measures: a real host, a lab or a simulation.
-pub trait Measure {
+pub trait SweepMeasurer {
     /// Why a measurement could not be made at all.
     type Error;
 
@@ -43,14 +43,19 @@ pub trait Measure {
     ///
     /// # Errors
     /// If it cannot be made. One that broke off is none, and an interrupt neither.
-    fn measure(&mut self, number: u32, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Self::Error>;
+    fn measure_run(
+        &mut self,
+        number: u32,
+        request: &Request,
+        most: Option<ByteCount>,
+    ) -> Result<Measurement, Self::Error>;
 
     /// Returns the counts of the device of this end that carries the data, as they are now; `None` where they are not
     /// known, as in virtual time.
-    fn device(&mut self) -> Option<DeviceCounts>;
+    fn device_counts(&mut self) -> Option<DeviceCounts>;
 
     /// Waits, without load, or less if the user interrupts.
-    fn rest(&mut self, span: Span);
+    fn wait_idle(&mut self, span: Span);
 
     /// Waits until one of these hours, or less if the user interrupts.
     fn wait_for(&mut self, hours: DailyHours);
@@ -58,50 +63,50 @@ pub trait Measure {
 
 /// A sweep while it runs.
 #[derive(Debug)]
-pub struct Sweep<'s> {
+pub struct RunningSweep<'s> {
     /// The plan.
-    pub plan: &'s Plan,
+    pub plan: &'s CampaignPlan,
     /// Runs of the sweep so far.
     pub runs: Vec<SweepRun>,
     /// Set when the user asks it to end.
     pub interrupt: &'s AtomicBool,
 }
 
-impl Sweep<'_> {
+impl RunningSweep<'_> {
     /// Makes the runs that are left, and passes each to `keep` before the next begins. An interrupt ends it before its
     /// next run, and a run that it cut short is not kept. One that reaches the bytes that are permitted is the last. A
     /// run that cannot be started at three attempts does not count, and has no measurement.
     ///
     /// # Errors
     /// Fails if no measurement can be made, and with an error of `keep`.
-    pub fn run<M: Measure>(
+    pub fn run<M: SweepMeasurer>(
         mut self,
         measure: &mut M,
         keep: &mut dyn FnMut(SweepRunRecord) -> Result<(), M::Error>,
     ) -> Result<SweepReport, M::Error> {
-        let mut account = Account::default();
+        let mut account = DeviceReading::default();
         let mut started = self.runs.len();
-        while let Next::Run { cell, reason } = self.plan.next(&self.runs) {
+        while let CampaignStep::Run { cell, reason } = self.plan.next_step(&self.runs) {
             let number = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
-            if let Some(hours) = self.plan.fixed().hours {
+            if let Some(hours) = self.plan.fixed_plan().hours {
                 measure.wait_for(hours);
             }
             if self.is_interrupted() {
-                return Ok(self.report(true, started));
+                return Ok(self.into_report(true, started));
             }
-            let before = account.passed(measure.device());
+            let before = account.counts_since_last(measure.device_counts());
             let begun = Instant::now();
-            let measured = self.measured(measure, number, cell);
-            let during = account.passed(measure.device());
+            let measured = self.measure_cell(measure, number, cell);
+            let during = account.counts_since_last(measure.device_counts());
             // What measures may call the interrupt an error.
             if self.is_interrupted() {
-                return Ok(self.report(true, started));
+                return Ok(self.into_report(true, started));
             }
             let (run, measurement, rest) = match measured {
                 Ok(measurement) => {
-                    let device = device(before.as_ref(), during, &measurement, payload(&measurement));
-                    let run = SweepRun { device, ..self.figures(cell, reason, &measurement) };
-                    let rest = run.took.saturating_sub(wall(&measurement));
+                    let device = sweep_device(before.as_ref(), during, &measurement, device_payload(&measurement));
+                    let run = SweepRun { device, ..self.run_figures(cell, reason, &measurement) };
+                    let rest = run.took.saturating_sub(wall_time(&measurement));
                     (run, Some(measurement), rest)
                 }
                 Err(error) => {
@@ -111,7 +116,7 @@ impl Sweep<'_> {
             };
             let was_started = measurement.is_some();
             let is_last = measurement.as_ref().is_some_and(|measurement| measurement.interrupted);
-            keep(record(self.plan, number, &run, measurement))?;
+            keep(run_record(self.plan, number, &run, measurement))?;
             self.runs.push(run);
             if was_started {
                 started = self.runs.len();
@@ -119,25 +124,30 @@ impl Sweep<'_> {
             if is_last {
                 break;
             }
-            measure.rest(rest);
+            measure.wait_idle(rest);
         }
-        Ok(self.report(false, started))
+        Ok(self.into_report(false, started))
     }
 
     /// Measures a setting; an attempt that fails is followed by others.
-    fn measured<M: Measure>(&self, measure: &mut M, number: u32, cell: SweepCell) -> Result<Measurement, M::Error> {
-        let request = self.request(cell);
-        let left = self.plan.fixed().max_bytes.map(|most| most.saturating_sub(spent(&self.runs).bytes));
-        let mut measured = measure.measure(number, &request, left);
+    fn measure_cell<M: SweepMeasurer>(
+        &self,
+        measure: &mut M,
+        number: u32,
+        cell: SweepCell,
+    ) -> Result<Measurement, M::Error> {
+        let request = self.cell_request(cell);
+        let left = self.plan.fixed_plan().max_bytes.map(|most| most.saturating_sub(spent_cost(&self.runs).bytes));
+        let mut measured = measure.measure_run(number, &request, left);
         for _ in 1..ATTEMPTS {
             if measured.as_ref().err().and_then(M::of_single).is_none() {
                 break;
             }
-            measure.rest(PAUSE);
+            measure.wait_idle(PAUSE);
             if self.is_interrupted() {
                 break;
             }
-            measured = measure.measure(number, &request, left);
+            measured = measure.measure_run(number, &request, left);
         }
         measured
     }
@@ -146,14 +156,14 @@ impl Sweep<'_> {
         self.interrupt.load(Ordering::Relaxed)
     }
 
-    fn request(&self, cell: SweepCell) -> Request {
-        let fixed = self.plan.fixed();
-        let request = request(cell, self.plan.length().total());
+    fn cell_request(&self, cell: SweepCell) -> Request {
+        let fixed = self.plan.fixed_plan();
+        let request = run_request(cell, self.plan.run_length().total_time());
         let congestion = fixed.congestion.clone();
         Request { congestion, direction: fixed.direction, interval: INTERVAL, ..request }
     }
 
-    fn figures(&self, cell: SweepCell, reason: SweepReason, measurement: &Measurement) -> SweepRun {
+    fn run_figures(&self, cell: SweepCell, reason: SweepReason, measurement: &Measurement) -> SweepRun {
         let summary = &measurement.summary;
         let mut broken = measurement.validity.broken.clone();
         broken.extend(measurement.broken_off.clone());
@@ -163,13 +173,13 @@ impl Sweep<'_> {
             cell,
             reason,
             rate: broken.is_empty().then_some(rate),
-            sent: sent(measurement),
-            took: wall(measurement).scaled(1.0 / self.plan.fixed().duty.get()),
+            sent: carried_bytes(measurement),
+            took: wall_time(measurement).scale_by(1.0 / self.plan.fixed_plan().duty.get()),
             idle_rtt: idle_rtt(measurement),
             loaded_rtt: measurement.rtt.loaded.map(|loaded| loaded.median),
             retransmits: summary.retransmits,
-            together: together(measurement),
-            load: load(measurement),
+            together: stream_variance_ratio(measurement),
+            load: sweep_load(measurement),
             device: None,
             broken,
         }
@@ -177,21 +187,21 @@ impl Sweep<'_> {
 
     /// Returns the report. The runs behind the first `started` ones could not be started: a server that is gone says
     /// nothing about their settings.
-    fn report(self, interrupted: bool, started: usize) -> SweepReport {
+    fn into_report(self, interrupted: bool, started: usize) -> SweepReport {
         let Self { plan, runs, .. } = self;
         let judged = &runs[..started];
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         SweepReport {
-            plan: plan.fixed().clone(),
-            segments: plan.segments(&runs).into_iter().map(count).collect(),
-            answer: plan.answer(judged),
+            plan: plan.fixed_plan().clone(),
+            segments: plan.segment_starts(&runs).into_iter().map(count).collect(),
+            answer: plan.current_answer(judged),
             left_out: plan.left_out(judged),
             predicted_knee: plan.predicted_knee(),
-            surface: plan.surface(judged),
+            surface: plan.rate_estimates(judged),
             rtt: growth_of_rtt(&runs),
-            dips: dips(&runs, plan.fixed().rtt),
-            forecast: plan.fixed().forecast.map(|forecast| forecast.median),
-            spent: spent(&runs),
+            dips: find_dips(&runs, plan.fixed_plan().rtt),
+            forecast: plan.fixed_plan().forecast.map(|forecast| forecast.median),
+            spent: spent_cost(&runs),
             grid: plan.grid_cost(judged),
             runs,
             interrupted,
@@ -202,7 +212,7 @@ impl Sweep<'_> {
 /// Returns the bytes that the path carried, retransmissions included. What was written is no measure of it, since
 /// large send buffers hold much of that when a run ends; nor is what arrived in time, since a window more is under way
 /// then. The kernel of a receiver does not know what was retransmitted.
-fn sent(measurement: &Measurement) -> ByteCount {
+fn carried_bytes(measurement: &Measurement) -> ByteCount {
     let carried = measurement.run.and_then(|run| run.carried);
     let Summary { received, retransmits, .. } = measurement.summary;
     let again = retransmits.unwrap_or_default().of_size(USUAL_MSS);
@@ -214,26 +224,26 @@ fn sent(measurement: &Measurement) -> ByteCount {
 
 /// Returns the payload that passed this end's device in the direction of the data, of an upload with what was sent
 /// again.
-fn payload(measurement: &Measurement) -> ByteCount {
+fn device_payload(measurement: &Measurement) -> ByteCount {
     match measurement.carried_out().direction {
         Direction::Download => measurement.run.and_then(|run| run.carried).unwrap_or(measurement.summary.received),
-        Direction::Upload | Direction::Both => sent(measurement),
+        Direction::Upload | Direction::Both => carried_bytes(measurement),
     }
 }
 
 /// Returns a run that could not be started, after attempts that took so long.
 fn not_started(cell: SweepCell, reason: SweepReason, took: Span, why: String) -> SweepRun {
     let cost = SweepCost { bytes: ByteCount::ZERO, time: took };
-    SweepRun { rate: None, broken: vec![why], ..SweepRun::of(cell, reason, BitRate::ZERO, cost) }
+    SweepRun { rate: None, broken: vec![why], ..SweepRun::from_cost(cell, reason, BitRate::ZERO, cost) }
 }
 
-fn record(plan: &Plan, number: u32, run: &SweepRun, measurement: Option<Measurement>) -> SweepRunRecord {
+fn run_record(plan: &CampaignPlan, number: u32, run: &SweepRun, measurement: Option<Measurement>) -> SweepRunRecord {
     let thinned = measurement.map(|mut measurement| {
         let ramp = measurement.summary.steady.map(|steady| steady.ramp);
         for end in [&mut measurement.local, &mut measurement.remote] {
-            end.thin(ramp, KEPT_SAMPLES);
+            end.thin_samples(ramp, KEPT_SAMPLES);
         }
         Box::new(measurement)
     });
-    SweepRunRecord { sweep: plan.fixed().id.clone(), number, run: run.clone(), measurement: thinned }
+    SweepRunRecord { sweep: plan.fixed_plan().id.clone(), number, run: run.clone(), measurement: thinned }
 }

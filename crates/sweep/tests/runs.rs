@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_campaign::Plan;
+use fullpipe_campaign::CampaignPlan;
 use fullpipe_record::{
     Content, DailyHours, DeviceCounts, Document, EndReport, Measurement, Peer, Request, RttMethod, RttReport, Summary,
     SweepPlan, SweepReason, SweepReport, SweepRunRecord, Validity,
 };
-use fullpipe_store::{Filter, Location, NewDocument, Store};
-use fullpipe_sweep::{Measure, Sweep, Waiting};
+use fullpipe_store::{ArchiveLocation, DocumentFilter, NewDocument, Store};
+use fullpipe_sweep::{PendingRuns, RunningSweep, SweepMeasurer};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use jiff::Timestamp;
 
@@ -26,14 +26,14 @@ struct Server {
 /// An error that begins so is the same for every run.
 const OF_ALL: &str = "wrong";
 
-impl Measure for Server {
+impl SweepMeasurer for Server {
     type Error = String;
 
     fn of_single(error: &String) -> Option<String> {
         (!error.starts_with(OF_ALL)).then(|| error.clone())
     }
 
-    fn measure(&mut self, _: u32, request: &Request, _: Option<ByteCount>) -> Result<Measurement, String> {
+    fn measure_run(&mut self, _: u32, request: &Request, _: Option<ByteCount>) -> Result<Measurement, String> {
         self.attempts += 1;
         match (self.fails)(self.attempts, request.streams) {
             Some(why) => Err(why.to_owned()),
@@ -41,11 +41,11 @@ impl Measure for Server {
         }
     }
 
-    fn device(&mut self) -> Option<DeviceCounts> {
+    fn device_counts(&mut self) -> Option<DeviceCounts> {
         None
     }
 
-    fn rest(&mut self, span: Span) {
+    fn wait_idle(&mut self, span: Span) {
         self.rests.push(span);
     }
 
@@ -98,8 +98,8 @@ fn measurement(request: &Request) -> Measurement {
     }
 }
 
-fn plan() -> Plan {
-    Plan::new(SweepPlan {
+fn plan() -> CampaignPlan {
+    CampaignPlan::new(SweepPlan {
         id: "01900000-0000-7000-8000-000000000001".to_owned(),
         target: "host".to_owned(),
         windows: vec![ByteCount::from_kib(64), ByteCount::from_kib(128), ByteCount::from_kib(256)],
@@ -115,11 +115,11 @@ fn plan() -> Plan {
 fn swept(fails: Fails) -> Result<(SweepReport, [Vec<SweepRunRecord>; 2], Server), String> {
     let (plan, interrupt) = (plan(), AtomicBool::new(false));
     let mut server = Server { fails, attempts: 0, rests: Vec::new() };
-    let (mut records, mut kept, mut waiting) = (Vec::new(), Vec::new(), Waiting::default());
-    let sweep = Sweep { plan: &plan, runs: Vec::new(), interrupt: &interrupt };
+    let (mut records, mut kept, mut waiting) = (Vec::new(), Vec::new(), PendingRuns::default());
+    let sweep = RunningSweep { plan: &plan, runs: Vec::new(), interrupt: &interrupt };
     let report = sweep.run(&mut server, &mut |record| {
         records.push(record.clone());
-        kept.extend(waiting.next(record));
+        kept.extend(waiting.push_record(record));
         Ok(())
     })?;
     assert_eq!(waiting.is_empty(), kept.len() == records.len());
@@ -144,8 +144,8 @@ fn a_server_that_is_gone_ends_the_sweep_with_its_report_and_the_runs_may_be_trie
     assert!(records[5..].iter().all(|record| record.measurement.is_none()), "{records:?}");
     // The runs before show the answer, and no setting is blamed.
     let plan = plan();
-    assert_eq!((report.answer, report.left_out.len()), (plan.answer(&report.runs[..5]), 0));
-    assert!(!report.interrupted && plan.answer(&report.runs[..5]).is_some());
+    assert_eq!((report.answer, report.left_out.len()), (plan.current_answer(&report.runs[..5]), 0));
+    assert!(!report.interrupted && plan.current_answer(&report.runs[..5]).is_some());
 }
 
 #[test]
@@ -166,30 +166,30 @@ fn an_error_of_all_runs_is_one_of_the_sweep() {
 #[test]
 fn an_interrupt_between_two_attempts_ends_the_sweep() {
     struct Interrupted<'i>(&'i AtomicBool);
-    impl Measure for Interrupted<'_> {
+    impl SweepMeasurer for Interrupted<'_> {
         type Error = String;
 
         fn of_single(error: &String) -> Option<String> {
             Some(error.clone())
         }
 
-        fn measure(&mut self, _: u32, _: &Request, _: Option<ByteCount>) -> Result<Measurement, String> {
+        fn measure_run(&mut self, _: u32, _: &Request, _: Option<ByteCount>) -> Result<Measurement, String> {
             assert!(!self.0.load(Ordering::Relaxed), "it is over");
             Err("refused".to_owned())
         }
 
-        fn device(&mut self) -> Option<DeviceCounts> {
+        fn device_counts(&mut self) -> Option<DeviceCounts> {
             None
         }
 
-        fn rest(&mut self, _: Span) {
+        fn wait_idle(&mut self, _: Span) {
             self.0.store(true, Ordering::Relaxed);
         }
 
         fn wait_for(&mut self, _: DailyHours) {}
     }
     let (plan, interrupt) = (plan(), AtomicBool::new(false));
-    let sweep = Sweep { plan: &plan, runs: Vec::new(), interrupt: &interrupt };
+    let sweep = RunningSweep { plan: &plan, runs: Vec::new(), interrupt: &interrupt };
     let report = sweep.run(&mut Interrupted(&interrupt), &mut |_| Ok(())).unwrap();
     assert!(report.interrupted && report.runs.is_empty(), "{report:?}");
 }
@@ -197,15 +197,15 @@ fn an_interrupt_between_two_attempts_ends_the_sweep() {
 #[test]
 fn the_answer_of_a_sweep_that_was_not_interrupted_is_valid_in_the_archive() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::create(&Location::File(folder.path().join("archive.db"))).unwrap();
+    let mut store = Store::create(&ArchiveLocation::File(folder.path().join("archive.db"))).unwrap();
     let (report, ..) = swept(|_, _| None).unwrap();
     let mut answer = report.answer.clone().unwrap();
     answer.sure = false;
     for interrupted in [false, true] {
         let sweep = SweepReport { answer: Some(answer.clone()), interrupted, ..report.clone() };
         let document = Document::new(Content::Sweep { sweep: Box::new(sweep) });
-        let id = store.put(&NewDocument::of(&document, Timestamp::UNIX_EPOCH)[0]).unwrap().id;
-        let listed = store.list(&Filter::default()).unwrap();
+        let id = store.put_document(&NewDocument::from_document(&document, Timestamp::UNIX_EPOCH)[0]).unwrap().id;
+        let listed = store.list_documents(&DocumentFilter::default()).unwrap();
         let kept = listed.iter().find(|kept| kept.id == id).unwrap();
         assert_eq!(kept.facts.iter().map(|facts| facts.valid).collect::<Vec<_>>(), [!interrupted]);
     }

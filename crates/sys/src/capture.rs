@@ -11,8 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use crate::devices::devices;
-use crate::dump::number;
+use crate::devices::list_devices;
+use crate::dump::parse_u32;
 use crate::mapping::Mapping;
 use crate::packet::{bind_to, packet_drops};
 use crate::socket::set_option;
@@ -65,7 +65,7 @@ pub struct CapturedFrame<'f> {
 #[derive(Debug)]
 pub struct CaptureSocket {
     socket: OwnedFd,
-    ring: Ring,
+    ring: CaptureRing,
     /// Number of the block that the kernel hands over next.
     next: usize,
     drops: u64,
@@ -86,14 +86,14 @@ impl CaptureSocket {
             Err(rustix::io::Errno::NODEV) if name == ALL_DEVICES => None,
             found => Some(found?),
         };
-        let loopback = devices()?.into_iter().find(|device| device.is_loopback).map(|device| device.index);
-        attach(&socket, &program(peers, loopback))?;
+        let loopback = list_devices()?.into_iter().find(|device| device.is_loopback).map(|device| device.index);
+        attach_filter(&socket, &filter_program(peers, loopback))?;
         set_option(&socket, libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V3.to_ne_bytes())?;
         let request: [u32; 7] =
             [BLOCK as u32, BLOCKS as u32, FRAME as u32, (BLOCK / FRAME * BLOCKS) as u32, RETIRE_AFTER, 0, 0];
         let request: Vec<u8> = request.into_iter().flat_map(u32::to_ne_bytes).collect();
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
-        let ring = Ring::map(&socket)?;
+        let ring = CaptureRing::map_ring(&socket)?;
         bind_to(&socket, index.unwrap_or(0), libc::ETH_P_ALL as u16)?;
         Ok(Self { socket, ring, next: 0, drops: 0 })
     }
@@ -115,7 +115,7 @@ impl CaptureSocket {
                 return Ok(0);
             }
         }
-        let count = frames(self.ring.block(self.next), each);
+        let count = visit_frames(self.ring.block_bytes(self.next), each);
         self.ring.give_back(self.next);
         self.next = (self.next + 1) % BLOCKS;
         Ok(count)
@@ -126,7 +126,7 @@ impl CaptureSocket {
     ///
     /// # Errors
     /// As [`CaptureSocket::read`].
-    pub fn drain(&mut self, each: &mut dyn FnMut(CapturedFrame<'_>)) -> io::Result<()> {
+    pub fn drain_frames(&mut self, each: &mut dyn FnMut(CapturedFrame<'_>)) -> io::Result<()> {
         let ready = (self.next..self.next + BLOCKS).take_while(|number| self.ring.is_ready(*number)).count();
         // One more, which the kernel is filling.
         for _ in 0..=ready {
@@ -141,7 +141,7 @@ impl CaptureSocket {
     ///
     /// # Errors
     /// Fails as `getsockopt` does.
-    pub fn drops(&mut self) -> io::Result<u64> {
+    pub fn drop_count(&mut self) -> io::Result<u64> {
         self.drops += packet_drops(&self.socket)?;
         Ok(self.drops)
     }
@@ -149,14 +149,14 @@ impl CaptureSocket {
 
 /// Passes the packets of a block to `each`. Returns the number of packets. The kernel wrote the
 /// block: lengths that do not fit end it.
-fn frames(block: &[u8], each: &mut dyn FnMut(CapturedFrame<'_>)) -> usize {
+fn visit_frames(block: &[u8], each: &mut dyn FnMut(CapturedFrame<'_>)) -> usize {
     const BLOCK_PACKETS: usize = 12;
     const BLOCK_FIRST: usize = 16;
-    let (packets, mut at) = (word(block, BLOCK_PACKETS), word(block, BLOCK_FIRST) as usize);
+    let (packets, mut at) = (read_word(block, BLOCK_PACKETS), read_word(block, BLOCK_FIRST) as usize);
     let mut count = 0;
     for _ in 0..packets {
         let Some(header) = block.get(at..).filter(|header| header.len() >= FRAME_HEADER) else { break };
-        let [next, seconds, nanos, captured, original] = [0, 4, 8, 12, 16].map(|place| word(header, place));
+        let [next, seconds, nanos, captured, original] = [0, 4, 8, 12, 16].map(|place| read_word(header, place));
         let begin = usize::from(u16::from_ne_bytes([header[26], header[27]]));
         let Some(bytes) = header.get(begin..begin + captured as usize) else { break };
         let at_nanos = u64::from(seconds) * 1_000_000_000 + u64::from(nanos);
@@ -170,8 +170,8 @@ fn frames(block: &[u8], each: &mut dyn FnMut(CapturedFrame<'_>)) -> usize {
 /// Bytes of `struct tpacket3_hdr`.
 const FRAME_HEADER: usize = 48;
 
-fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(number).unwrap_or_default()
+fn read_word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(parse_u32).unwrap_or_default()
 }
 
 /// Of `linux/if_packet.h`; the crate `libc` has no names for them.
@@ -185,15 +185,15 @@ const BLOCK_STATUS: usize = 8;
 
 /// Memory that the kernel writes packets into, block by block.
 #[derive(Debug)]
-struct Ring(Mapping);
+struct CaptureRing(Mapping);
 
-impl Ring {
-    fn map(socket: &OwnedFd) -> io::Result<Self> {
+impl CaptureRing {
+    fn map_ring(socket: &OwnedFd) -> io::Result<Self> {
         // The socket has a ring of this size.
         Mapping::new(BLOCK * BLOCKS, libc::MAP_SHARED, socket.as_raw_fd()).map(Self)
     }
 
-    fn status(&self, number: usize) -> &AtomicU32 {
+    fn block_status(&self, number: usize) -> &AtomicU32 {
         // SAFETY: block `number` is one of the ring's, and its status lies within it at a multiple of four bytes. The
         // kernel and this program change it as a whole only.
         unsafe { AtomicU32::from_ptr(self.0.start.as_ptr().add(number % BLOCKS * BLOCK + BLOCK_STATUS).cast()) }
@@ -201,11 +201,11 @@ impl Ring {
 
     /// Returns true if the kernel has handed the block over.
     fn is_ready(&self, number: usize) -> bool {
-        self.status(number).load(Ordering::Acquire) & TP_STATUS_USER != 0
+        self.block_status(number).load(Ordering::Acquire) & TP_STATUS_USER != 0
     }
 
     /// Returns a block, which is empty unless the kernel has handed it over.
-    fn block(&self, number: usize) -> &[u8] {
+    fn block_bytes(&self, number: usize) -> &[u8] {
         if !self.is_ready(number) {
             return &[];
         }
@@ -216,13 +216,13 @@ impl Ring {
 
     /// Lets the kernel write the block again.
     fn give_back(&mut self, number: usize) {
-        self.status(number).store(TP_STATUS_KERNEL, Ordering::Release);
+        self.block_status(number).store(TP_STATUS_KERNEL, Ordering::Release);
     }
 }
 
 /// A field of a packet that a filter compares.
 #[derive(Debug, Clone, Copy)]
-enum Field {
+enum FilterField {
     /// The Ethernet type, as the kernel knows it.
     Protocol,
     /// `PACKET_OUTGOING` and others.
@@ -239,33 +239,33 @@ enum Field {
 }
 
 /// Comparison of a field: true if it is equal to the value.
-type Check = (Field, u32);
+type Check = (FilterField, u32);
 
 /// Returns the filter: a packet passes if all checks of one of several lists are true, but for those that the device
 /// `loopback` sends, as it receives them.
-fn program(peers: &[CapturedPeer], loopback: Option<u32>) -> Vec<libc::sock_filter> {
+fn filter_program(peers: &[CapturedPeer], loopback: Option<u32>) -> Vec<libc::sock_filter> {
     const OUTGOING: u32 = 4;
     let of_peers = || peers.iter().take(MAX_PEERS).flat_map(of_peer).collect();
     let kept: Vec<Vec<Check>> = if peers.is_empty() { any_tcp() } else { of_peers() };
-    let sent = |loopback| vec![(Field::PacketType, OUTGOING), (Field::Device, loopback)];
+    let sent = |loopback| vec![(FilterField::PacketType, OUTGOING), (FilterField::Device, loopback)];
     let dropped = loopback.map(|loopback| (sent(loopback), 0));
     let kept = kept.into_iter().map(|list| (list, CAPTURED_LENGTH));
-    assembled(&dropped.into_iter().chain(kept).collect::<Vec<_>>())
+    assemble_filter(&dropped.into_iter().chain(kept).collect::<Vec<_>>())
 }
 
 const TCP: u32 = 6;
 
 fn is_v4() -> [Check; 2] {
-    [(Field::Protocol, libc::ETH_P_IP as u32), (Field::Byte(9), TCP)]
+    [(FilterField::Protocol, libc::ETH_P_IP as u32), (FilterField::Byte(9), TCP)]
 }
 
 fn is_v6(next: u32) -> [Check; 2] {
-    [(Field::Protocol, libc::ETH_P_IPV6 as u32), (Field::Byte(6), next)]
+    [(FilterField::Protocol, libc::ETH_P_IPV6 as u32), (FilterField::Byte(6), next)]
 }
 
 fn any_tcp() -> Vec<Vec<Check>> {
     const FRAGMENT: u32 = 44;
-    let fragment = [&is_v6(FRAGMENT)[..], &[(Field::Byte(40), TCP)]].concat();
+    let fragment = [&is_v6(FRAGMENT)[..], &[(FilterField::Byte(40), TCP)]].concat();
     vec![is_v4().to_vec(), is_v6(TCP).to_vec(), fragment]
 }
 
@@ -276,16 +276,16 @@ fn of_peer(peer: &CapturedPeer) -> [Vec<Check>; 2] {
         let ports = ports.into_iter().filter_map(|(end, port)| Some((end, u32::from(port?))));
         match peer.remote.ip().to_canonical() {
             IpAddr::V4(address) => {
-                let address = (Field::Word(12 + 4 * end), u32::from(address));
-                let ports = ports.map(|(end, port)| (Field::Behind(2 * end), port));
-                is_v4().into_iter().chain([address, (Field::Offset, 0)]).chain(ports).collect()
+                let address = (FilterField::Word(12 + 4 * end), u32::from(address));
+                let ports = ports.map(|(end, port)| (FilterField::Behind(2 * end), port));
+                is_v4().into_iter().chain([address, (FilterField::Offset, 0)]).chain(ports).collect()
             }
             IpAddr::V6(address) => {
                 let words = address.octets();
                 let words = words.as_chunks::<4>().0.iter().zip(0..);
-                let place = |number: u32| Field::Word(8 + 16 * end + 4 * number);
+                let place = |number: u32| FilterField::Word(8 + 16 * end + 4 * number);
                 let words = words.map(|(word, number)| (place(number), u32::from_be_bytes(*word)));
-                let ports = ports.map(|(end, port)| (Field::Half(40 + 2 * end), port));
+                let ports = ports.map(|(end, port)| (FilterField::Half(40 + 2 * end), port));
                 is_v6(TCP).into_iter().chain(words).chain(ports).collect()
             }
         }
@@ -294,7 +294,7 @@ fn of_peer(peer: &CapturedPeer) -> [Vec<Check>; 2] {
 
 /// Returns lists of checks, each with the bytes to keep of a packet that it is the first to be true for, in the classic
 /// language of filters (bpf(4), `linux/filter.h`).
-fn assembled(lists: &[(Vec<Check>, u32)]) -> Vec<libc::sock_filter> {
+fn assemble_filter(lists: &[(Vec<Check>, u32)]) -> Vec<libc::sock_filter> {
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;
     const LOAD_BYTE: u16 = 0x30;
@@ -305,15 +305,15 @@ fn assembled(lists: &[(Vec<Check>, u32)]) -> Vec<libc::sock_filter> {
     const RETURN: u16 = 0x06;
     let line = |code: u16, k: u32| libc::sock_filter { code, jt: 0, jf: 0, k };
     let ancillary = |number: i32| line(LOAD_WORD, (libc::SKF_AD_OFF + number) as u32);
-    let load = |field: Field| match field {
-        Field::Protocol => vec![ancillary(libc::SKF_AD_PROTOCOL)],
-        Field::PacketType => vec![ancillary(libc::SKF_AD_PKTTYPE)],
-        Field::Device => vec![ancillary(libc::SKF_AD_IFINDEX)],
-        Field::Byte(at) => vec![line(LOAD_BYTE, at)],
-        Field::Half(at) => vec![line(LOAD_HALF, at)],
-        Field::Word(at) => vec![line(LOAD_WORD, at)],
-        Field::Offset => vec![line(LOAD_HALF, 6), line(AND, 0x1FFF)],
-        Field::Behind(at) => vec![line(LOAD_HEADER_LENGTH, 0), line(LOAD_HALF_BEHIND, at)],
+    let load = |field: FilterField| match field {
+        FilterField::Protocol => vec![ancillary(libc::SKF_AD_PROTOCOL)],
+        FilterField::PacketType => vec![ancillary(libc::SKF_AD_PKTTYPE)],
+        FilterField::Device => vec![ancillary(libc::SKF_AD_IFINDEX)],
+        FilterField::Byte(at) => vec![line(LOAD_BYTE, at)],
+        FilterField::Half(at) => vec![line(LOAD_HALF, at)],
+        FilterField::Word(at) => vec![line(LOAD_WORD, at)],
+        FilterField::Offset => vec![line(LOAD_HALF, 6), line(AND, 0x1FFF)],
+        FilterField::Behind(at) => vec![line(LOAD_HEADER_LENGTH, 0), line(LOAD_HALF_BEHIND, at)],
     };
     let mut all = Vec::new();
     for (list, kept) in lists {
@@ -336,7 +336,7 @@ fn assembled(lists: &[(Vec<Check>, u32)]) -> Vec<libc::sock_filter> {
     all
 }
 
-fn attach(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
+fn attach_filter(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
     // SAFETY: the descriptor is open; the kernel reads `length` bytes of `filter` and the `len` lines that it refers
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_filter_passes_tcp_alone() {
-        let program = program(&[], Some(LOOPBACK));
+        let program = filter_program(&[], Some(LOOPBACK));
         let kept = |packet: &[u8], protocol| kept(&program, packet, protocol, 0);
         assert_eq!(kept(&v4(6, [1, 2], [7, 8]), V4), CAPTURED_LENGTH);
         assert_eq!(kept(&v6(6, [1, 2], [7, 8]), V6), CAPTURED_LENGTH);
@@ -443,25 +443,25 @@ mod tests {
         for (remote, packet, protocol) in [("10.0.0.2:5201", v4 as Build, V4), ("[fd00::2]:5201", v6, V6)] {
             let other = CapturedPeer { remote: "192.0.2.1:5201".parse().unwrap(), local_port: None };
             let peer = CapturedPeer { remote: remote.parse().unwrap(), local_port: None };
-            let any_port = program(&[other, peer], Some(LOOPBACK));
+            let any_port = filter_program(&[other, peer], Some(LOOPBACK));
             let passes = |packet: &[u8]| kept(&any_port, packet, protocol, 0) > 0;
             assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
             assert!(!passes(&packet(6, [1, 2], [5201, 40_000])), "the port is the other end's");
             assert!(!passes(&packet(6, [1, 3], [40_000, 5201])) && !passes(&packet(6, [3, 1], [5201, 40_000])));
             assert!(!passes(&packet(17, [1, 2], [40_000, 5201])));
-            let one_port = program(&[CapturedPeer { local_port: Some(40_000), ..peer }], None);
+            let one_port = filter_program(&[CapturedPeer { local_port: Some(40_000), ..peer }], None);
             let passes = |packet: &[u8]| kept(&one_port, packet, protocol, 0) > 0;
             assert!(passes(&packet(6, [1, 2], [40_000, 5201])) && passes(&packet(6, [2, 1], [5201, 40_000])));
             assert!(!passes(&packet(6, [1, 2], [40_001, 5201])) && !passes(&packet(6, [2, 1], [5201, 40_001])));
         }
         let many = vec![CapturedPeer { remote: "[fd00::2]:1".parse().unwrap(), local_port: Some(1) }; 1000];
         // In the kernel a load is up to eight instructions, and a comparison two, of eight bytes each.
-        assert!(program(&many, Some(LOOPBACK)).len() / 2 * (8 + 2) * 8 <= 20 << 10);
+        assert!(filter_program(&many, Some(LOOPBACK)).len() / 2 * (8 + 2) * 8 <= 20 << 10);
     }
 
     #[test]
     fn loopback_passes_each_packet_once() {
-        let (program, packet) = (program(&[], Some(LOOPBACK)), v4(6, [1, 2], [7, 8]));
+        let (program, packet) = (filter_program(&[], Some(LOOPBACK)), v4(6, [1, 2], [7, 8]));
         let outgoing = 4;
         let kept = |device, packet_type| kept_on(device, &program, &packet, V4, packet_type);
         assert_eq!([kept(LOOPBACK, outgoing), kept(LOOPBACK, 0)], [0, CAPTURED_LENGTH]);
@@ -482,8 +482,8 @@ mod tests {
         frame(48, 100, 30, 70);
         frame(148, 100, 300, 70);
         let mut lengths = Vec::new();
-        assert_eq!(frames(&block, &mut |frame| lengths.push((frame.bytes.len(), frame.at.as_nanos()))), 1);
+        assert_eq!(visit_frames(&block, &mut |frame| lengths.push((frame.bytes.len(), frame.at.as_nanos()))), 1);
         assert_eq!(lengths, [(30, 7_000_000_000)]);
-        assert_eq!(frames(&[], &mut |_| panic!()), 0);
+        assert_eq!(visit_frames(&[], &mut |_| panic!()), 0);
     }
 }

@@ -12,13 +12,13 @@ use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-use crate::dump::{self, Progress};
+use crate::dump::{self, DumpProgress};
 use crate::socket::memory_of;
-use crate::tcp_info::decode;
+use crate::tcp_info::decode_tcp_info;
 
 /// One TCP connection, as the kernel describes it to anybody.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Connection {
+pub struct TcpConnection {
     /// The kernel's cookie of this socket, which no other socket has or had.
     pub cookie: u64,
     /// This end.
@@ -39,14 +39,14 @@ pub struct Connection {
 
 /// Looks at TCP connections.
 #[derive(Debug)]
-pub struct Connections {
+pub struct ConnectionTable {
     netlink: OwnedFd,
     buffer: Vec<u8>,
     /// Set while an answer is not read to its end.
     is_unread: bool,
 }
 
-impl Connections {
+impl ConnectionTable {
     /// Of the network namespace of the calling thread.
     ///
     /// # Errors
@@ -63,10 +63,10 @@ impl Connections {
     /// # Errors
     /// Fails with the kernel's error: `NotFound` where it was built without the answer to this; `WouldBlock` or
     /// `TimedOut` where it does not answer within two seconds.
-    pub fn all(&mut self) -> io::Result<Vec<Connection>> {
+    pub fn list_all(&mut self) -> io::Result<Vec<TcpConnection>> {
         let mut found = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
-            self.dump(family, &[], TIMEOUT, &mut found)?;
+            self.dump_family(family, &[], TIMEOUT, &mut found)?;
         }
         Ok(found)
     }
@@ -75,24 +75,30 @@ impl Connections {
     /// picks them, so that thousands of others cost next to nothing.
     ///
     /// # Errors
-    /// As [`Connections::all`].
-    pub fn between(&mut self, ends: &[(SocketAddr, SocketAddr)]) -> io::Result<Vec<Connection>> {
+    /// As [`ConnectionTable::list_all`].
+    pub fn find_by_ends(&mut self, ends: &[(SocketAddr, SocketAddr)]) -> io::Result<Vec<TcpConnection>> {
         let mut found = Vec::new();
         for (family, is_v4) in [(libc::AF_INET, true), (libc::AF_INET6, false)] {
             let own: Vec<_> = ends.iter().filter(|(local, _)| local.is_ipv4() == is_v4).copied().collect();
             for some in own.chunks(MAX_WANTED) {
-                self.dump(family, &filter(some), TIMEOUT, &mut found)?;
+                self.dump_family(family, &ends_filter(some), TIMEOUT, &mut found)?;
             }
         }
         Ok(found)
     }
 
-    fn dump(&mut self, family: i32, filter: &[u8], timeout: Duration, found: &mut Vec<Connection>) -> io::Result<()> {
+    fn dump_family(
+        &mut self,
+        family: i32,
+        filter: &[u8],
+        timeout: Duration,
+        found: &mut Vec<TcpConnection>,
+    ) -> io::Result<()> {
         let most = found.len() + MAX_CONNECTIONS;
         if self.is_unread {
             self.pass_over_the_last_answer()?;
         }
-        send(&self.netlink, &request(family, filter), SendFlags::empty())?;
+        send(&self.netlink, &diag_request(family, filter), SendFlags::empty())?;
         self.is_unread = true;
         self.read_to_the_end(RecvFlags::empty(), timeout, most, found)
     }
@@ -115,13 +121,13 @@ impl Connections {
         flags: RecvFlags,
         timeout: Duration,
         most: usize,
-        found: &mut Vec<Connection>,
+        found: &mut Vec<TcpConnection>,
     ) -> io::Result<()> {
         let deadline = Instant::now() + timeout;
         loop {
             let (length, _) = recv(&self.netlink, &mut self.buffer, flags)?;
             let answer = self.buffer.get(..length).unwrap_or_default();
-            if read_answer(answer, most, found)? == Progress::Ended {
+            if read_answer(answer, most, found)? == DumpProgress::Ended {
                 self.is_unread = false;
                 return Ok(());
             }
@@ -133,7 +139,7 @@ impl Connections {
 }
 
 /// `INET_DIAG_REQ_V2` for all connections of a family that `filter` lets through.
-fn request(family: i32, filter: &[u8]) -> Vec<u8> {
+fn diag_request(family: i32, filter: &[u8]) -> Vec<u8> {
     const SOCK_DIAG_BY_FAMILY: u16 = 20;
     const INET_DIAG_REQ_BYTECODE: u16 = 1;
     const EXTENSIONS: u8 = 1 << (INFO - 1) | 1 << (CONG - 1) | 1 << (SKMEMINFO - 1);
@@ -146,13 +152,14 @@ fn request(family: i32, filter: &[u8]) -> Vec<u8> {
         payload.extend(INET_DIAG_REQ_BYTECODE.to_ne_bytes());
         payload.extend(filter);
     }
-    dump::message(SOCK_DIAG_BY_FAMILY, libc::NLM_F_DUMP, &payload)
+    dump::netlink_message(SOCK_DIAG_BY_FAMILY, libc::NLM_F_DUMP, &payload)
 }
 
 /// The kernel's little program (`struct inet_diag_bc_op`) that lets these connections through: an alternative after the
 /// other, each two conditions and a jump to the end; one that fails goes on with the next alternative.
-fn filter(ends: &[(SocketAddr, SocketAddr)]) -> Vec<u8> {
-    let lengths: Vec<usize> = ends.iter().map(|(local, remote)| condition(*local) + condition(*remote) + OP).collect();
+fn ends_filter(ends: &[(SocketAddr, SocketAddr)]) -> Vec<u8> {
+    let lengths: Vec<usize> =
+        ends.iter().map(|(local, remote)| condition_length(*local) + condition_length(*remote) + OP).collect();
     let mut left: usize = lengths.iter().sum();
     let mut program = Vec::with_capacity(left);
     for ((local, remote), length) in ends.iter().zip(lengths) {
@@ -160,9 +167,9 @@ fn filter(ends: &[(SocketAddr, SocketAddr)]) -> Vec<u8> {
         // Beyond the end means no.
         let no = if is_last { left + 4 } else { length };
         push_condition(&mut program, BC_S_COND, *local, no);
-        push_condition(&mut program, BC_D_COND, *remote, no - condition(*local));
+        push_condition(&mut program, BC_D_COND, *remote, no - condition_length(*local));
         // To the end, which means yes.
-        let to_end = left - condition(*local) - condition(*remote);
+        let to_end = left - condition_length(*local) - condition_length(*remote);
         push_op(&mut program, BC_JMP, OP, to_end);
         left -= length;
     }
@@ -170,13 +177,13 @@ fn filter(ends: &[(SocketAddr, SocketAddr)]) -> Vec<u8> {
 }
 
 /// Bytes of a condition on one end.
-fn condition(end: SocketAddr) -> usize {
+fn condition_length(end: SocketAddr) -> usize {
     OP + 8 + if end.is_ipv4() { 4 } else { 16 }
 }
 
 /// `struct inet_diag_hostcond` behind its operation.
 fn push_condition(program: &mut Vec<u8>, code: u8, end: SocketAddr, no: usize) {
-    push_op(program, code, condition(end), no);
+    push_op(program, code, condition_length(end), no);
     let (family, address) = dump::address_bytes(end.ip());
     program.extend([family as u8, (address.len() * 8) as u8, 0, 0]);
     program.extend(i32::from(end.port()).to_ne_bytes());
@@ -189,10 +196,10 @@ fn push_op(program: &mut Vec<u8>, code: u8, yes: usize, no: usize) {
 }
 
 /// Reads the messages of one datagram; connections beyond `most` are passed over.
-fn read_answer(answer: &[u8], most: usize, found: &mut Vec<Connection>) -> io::Result<Progress> {
-    dump::read(answer, &mut |_, body| {
+fn read_answer(answer: &[u8], most: usize, found: &mut Vec<TcpConnection>) -> io::Result<DumpProgress> {
+    dump::read_messages(answer, &mut |_, body| {
         if found.len() < most {
-            found.extend(connection(body));
+            found.extend(parse_connection(body));
         }
     })
 }
@@ -200,7 +207,7 @@ fn read_answer(answer: &[u8], most: usize, found: &mut Vec<Connection>) -> io::R
 /// `struct inet_diag_msg` and what follows it; `None` where it is cut short, or without counters: what is left of a
 /// connection that only waits for the other end's FIN (`inet_timewait_sock`) has the state `FIN_WAIT2` and its cookie,
 /// and no more.
-fn connection(body: &[u8]) -> Option<Connection> {
+fn parse_connection(body: &[u8]) -> Option<TcpConnection> {
     const MESSAGE: usize = 72;
     let attributes = body.get(MESSAGE..)?;
     let family = i32::from(body[0]);
@@ -208,25 +215,25 @@ fn connection(body: &[u8]) -> Option<Connection> {
         let ip = dump::address_of(family, body.get(address..)?)?;
         Some(SocketAddr::new(ip, u16::from_be_bytes([body[port], body[port + 1]])))
     };
-    let mut connection = Connection {
-        cookie: u64::from(number(body, 44)) | u64::from(number(body, 48)) << 32,
+    let mut connection = TcpConnection {
+        cookie: u64::from(read_word(body, 44)) | u64::from(read_word(body, 48)) << 32,
         local: end(4, 8)?,
         remote: end(6, 24)?,
-        unread: number(body, 56),
-        inode: u64::from(number(body, 68)),
+        unread: read_word(body, 56),
+        inode: u64::from(read_word(body, 68)),
         tcp: TcpInfo::default(),
         memory: None,
         congestion: String::new(),
     };
     let mut has_counters = false;
-    for (kind, value) in dump::attributes(attributes) {
+    for (kind, value) in dump::parse_attributes(attributes) {
         match kind {
             INFO => {
-                connection.tcp = decode(value);
+                connection.tcp = decode_tcp_info(value);
                 has_counters = true;
             }
             SKMEMINFO => connection.memory = Some(memory_of(value)),
-            CONG => connection.congestion = dump::text(value),
+            CONG => connection.congestion = dump::parse_text(value),
             _ => {}
         }
     }
@@ -234,8 +241,8 @@ fn connection(body: &[u8]) -> Option<Connection> {
 }
 
 /// A word of the machine; zero beyond the end.
-fn number(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(dump::number).unwrap_or_default()
+fn read_word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(dump::parse_u32).unwrap_or_default()
 }
 
 /// More connections than this of one family are not reported.
@@ -291,8 +298,8 @@ mod tests {
         let pairs = pairs("127.0.0.1", 1);
         let (client, server) = &pairs[0];
         (&mut &*client).write_all(&[7; 1000]).unwrap();
-        let mut connections = Connections::open().unwrap();
-        let found = connections.between(&[ends(client), ends(server)]).unwrap();
+        let mut connections = ConnectionTable::open().unwrap();
+        let found = connections.find_by_ends(&[ends(client), ends(server)]).unwrap();
         assert_eq!(found.len(), 2, "{found:#?}");
         let of = |socket| found.iter().find(|one| (one.local, one.remote) == ends(socket)).unwrap();
         assert_eq!(of(client).tcp.snd_mss, crate::tcp_info(client).unwrap().snd_mss);
@@ -306,18 +313,18 @@ mod tests {
     fn only_those_asked_for_are_reported_and_all_are_where_nobody_asks() {
         let pairs = pairs("127.0.0.1", 600);
         let wanted: Vec<_> = pairs.iter().map(|(client, _)| ends(client)).collect();
-        let mut connections = Connections::open().unwrap();
-        let of = |found: &[Connection]| found.iter().map(|one| (one.local, one.remote)).collect::<Vec<_>>();
+        let mut connections = ConnectionTable::open().unwrap();
+        let of = |found: &[TcpConnection]| found.iter().map(|one| (one.local, one.remote)).collect::<Vec<_>>();
         // More than one filter holds, and the first, a middle and the last of another.
-        let mut found = of(&connections.between(&wanted).unwrap());
+        let mut found = of(&connections.find_by_ends(&wanted).unwrap());
         found.sort_unstable();
         let mut expected = wanted.clone();
         expected.sort_unstable();
         assert_eq!(found, expected);
         for one in [0, 255, 599] {
-            assert_eq!(of(&connections.between(&wanted[one..=one]).unwrap()), [wanted[one]]);
+            assert_eq!(of(&connections.find_by_ends(&wanted[one..=one]).unwrap()), [wanted[one]]);
         }
-        let all = of(&connections.all().unwrap());
+        let all = of(&connections.list_all().unwrap());
         assert!(wanted.iter().all(|one| all.contains(one)));
         drop(pairs);
     }
@@ -327,17 +334,17 @@ mod tests {
         let addresses = fullpipe_testkit::loopback_addresses(module_path!()).into_iter();
         let pairs: Vec<_> = addresses.flat_map(|address| pairs(address, 2)).collect();
         let wanted: Vec<_> = pairs.iter().map(|(client, _)| ends(client)).collect();
-        assert_eq!(Connections::open().unwrap().between(&wanted).unwrap().len(), pairs.len());
+        assert_eq!(ConnectionTable::open().unwrap().find_by_ends(&wanted).unwrap().len(), pairs.len());
     }
 
     #[test]
     fn what_is_left_of_an_answer_that_took_too_long_is_not_the_next_one() {
         let pairs = pairs("127.0.0.1", 300);
         let wanted = ends(&pairs[7].0);
-        let mut connections = Connections::open().unwrap();
-        let error = connections.dump(libc::AF_INET, &[], Duration::ZERO, &mut Vec::new()).unwrap_err();
+        let mut connections = ConnectionTable::open().unwrap();
+        let error = connections.dump_family(libc::AF_INET, &[], Duration::ZERO, &mut Vec::new()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        let found = connections.between(&[wanted]).unwrap();
+        let found = connections.find_by_ends(&[wanted]).unwrap();
         assert_eq!(found.iter().map(|one| (one.local, one.remote)).collect::<Vec<_>>(), [wanted]);
         assert!(!connections.is_unread);
     }
@@ -347,9 +354,9 @@ mod tests {
         let pairs = pairs("127.0.0.1", 1);
         let wanted = ends(&pairs[0].0);
         let elsewhere = (wanted.0, SocketAddr::from(([192, 0, 2, 1], 9)));
-        let mut connections = Connections::open().unwrap();
-        assert_eq!(connections.between(&[elsewhere]).unwrap(), []);
-        assert_eq!(connections.between(&[]).unwrap(), []);
+        let mut connections = ConnectionTable::open().unwrap();
+        assert_eq!(connections.find_by_ends(&[elsewhere]).unwrap(), []);
+        assert_eq!(connections.find_by_ends(&[]).unwrap(), []);
     }
 
     #[test]
@@ -358,8 +365,8 @@ mod tests {
         let (client, server) = pairs.into_iter().next().unwrap();
         let wanted = ends(&client);
         drop(client);
-        let mut connections = Connections::open().unwrap();
-        let is_gone = || connections.between(&[wanted]).unwrap().is_empty();
+        let mut connections = ConnectionTable::open().unwrap();
+        let is_gone = || connections.find_by_ends(&[wanted]).unwrap().is_empty();
         assert!(fullpipe_testkit::within(Duration::from_secs(10), is_gone), "its counters are all zero");
         drop(server);
     }

@@ -3,9 +3,9 @@
 /// Room for control messages, aligned as their headers are.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(crate) struct Control<const LENGTH: usize>(pub(crate) [u8; LENGTH]);
+pub(crate) struct ControlBuffer<const LENGTH: usize>(pub(crate) [u8; LENGTH]);
 
-impl<const LENGTH: usize> Control<LENGTH> {
+impl<const LENGTH: usize> ControlBuffer<LENGTH> {
     pub(crate) const EMPTY: Self = Self([0; LENGTH]);
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn control_messages(mut stated: &[u8]) -> impl Iterator<Item = Contro
     const WORD: usize = size_of::<usize>();
     const HEADER: usize = WORD + 8;
     std::iter::from_fn(move || {
-        let (length, level, kind) = header(stated)?;
+        let (length, level, kind) = parse_header(stated)?;
         let data = stated.get(HEADER..length)?;
         stated = stated.get(length.next_multiple_of(WORD)..).unwrap_or_default();
         Some(ControlMessage { level, kind, data })
@@ -39,7 +39,7 @@ pub(crate) fn control_messages(mut stated: &[u8]) -> impl Iterator<Item = Contro
 }
 
 /// Length, level and kind of the control message at the start of `stated`.
-fn header(stated: &[u8]) -> Option<(usize, i32, i32)> {
+fn parse_header(stated: &[u8]) -> Option<(usize, i32, i32)> {
     let (length, rest) = stated.split_first_chunk()?;
     let (level, rest) = rest.split_first_chunk()?;
     let (kind, _) = rest.split_first_chunk()?;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use fullpipe_units::{ByteCount, Span};
 
-use crate::control::{Control, control_messages};
+use crate::control::{ControlBuffer, control_messages};
 use crate::socket::set_option;
 
 /// Messages that one call sends or receives at most.
@@ -23,7 +23,7 @@ const CONTROL_LENGTH: usize = 64;
 
 /// A message that was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Arrival {
+pub struct ReceivedMessage {
     /// Bytes of it that are in the buffer.
     pub length: usize,
     /// Bytes of each datagram in it but the last, which may be shorter, where the kernel has joined several
@@ -33,7 +33,7 @@ pub struct Arrival {
     pub at: Option<Span>,
 }
 
-impl Arrival {
+impl ReceivedMessage {
     /// Returns true if the message is more than one datagram.
     pub fn is_joined(&self) -> bool {
         self.segment.is_some_and(|segment| segment < self.length)
@@ -74,11 +74,11 @@ pub fn receive_messages(
     socket: impl AsFd,
     data: &mut [u8],
     slot: usize,
-    arrivals: &mut [Arrival; MAX_MESSAGES],
+    arrivals: &mut [ReceivedMessage; MAX_MESSAGES],
 ) -> io::Result<usize> {
     let mut parts = [EMPTY_PART; MAX_MESSAGES];
     let mut headers = [EMPTY_MESSAGE; MAX_MESSAGES];
-    let mut controls = [Control::<CONTROL_LENGTH>::EMPTY; MAX_MESSAGES];
+    let mut controls = [ControlBuffer::<CONTROL_LENGTH>::EMPTY; MAX_MESSAGES];
     let mut count = 0;
     let rooms = parts.iter_mut().zip(&mut headers).zip(&mut controls);
     for (room, ((part, header), control)) in data.chunks_mut(slot.max(1)).zip(rooms) {
@@ -101,7 +101,7 @@ pub fn receive_messages(
     }
     let received = received as usize;
     for ((arrival, header), control) in arrivals.iter_mut().zip(&headers[..received]).zip(&controls) {
-        *arrival = Arrival { length: header.msg_len as usize, ..read_control(&control.0) };
+        *arrival = ReceivedMessage { length: header.msg_len as usize, ..read_control(&control.0) };
     }
     Ok(received)
 }
@@ -140,11 +140,11 @@ const EMPTY_MESSAGE: libc::mmsghdr = {
 };
 
 /// Returns the contents of a message's control messages.
-fn read_control(stated: &[u8]) -> Arrival {
-    let mut arrival = Arrival::default();
+fn read_control(stated: &[u8]) -> ReceivedMessage {
+    let mut arrival = ReceivedMessage::default();
     for message in control_messages(stated) {
         match (message.level, message.kind) {
-            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => arrival.at = time(message.data),
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => arrival.at = parse_timespec(message.data),
             (libc::SOL_UDP, UDP_GRO) => {
                 let size = message.data.try_into().ok().map(i32::from_ne_bytes);
                 arrival.segment = size.and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0);
@@ -156,7 +156,7 @@ fn read_control(stated: &[u8]) -> Arrival {
 }
 
 /// `struct timespec`.
-pub(crate) fn time(data: &[u8]) -> Option<Span> {
+pub(crate) fn parse_timespec(data: &[u8]) -> Option<Span> {
     let (secs, rest) = data.split_first_chunk()?;
     let (nanos, _) = rest.split_first_chunk()?;
     let secs = u64::try_from(libc::time_t::from_ne_bytes(*secs)).ok()?;
@@ -178,8 +178,8 @@ mod tests {
         (left, right)
     }
 
-    fn receive(socket: &UdpSocket) -> (Vec<u8>, Vec<Arrival>) {
-        let (mut data, mut arrivals) = (vec![0; 65_536 * 4], [Arrival::default(); MAX_MESSAGES]);
+    fn receive(socket: &UdpSocket) -> (Vec<u8>, Vec<ReceivedMessage>) {
+        let (mut data, mut arrivals) = (vec![0; 65_536 * 4], [ReceivedMessage::default(); MAX_MESSAGES]);
         let count = receive_messages(socket, &mut data, 65_536, &mut arrivals).unwrap();
         (data, arrivals[..count].to_vec())
     }

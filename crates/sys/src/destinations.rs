@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::addr::{SocketAddrArg as _, SocketAddrOpaque};
 
-use crate::control::{Control, control_message, control_messages};
+use crate::control::{ControlBuffer, control_message, control_messages};
 use crate::message;
 use crate::socket::set_option;
 
@@ -17,7 +17,7 @@ const CONTROL_LENGTH: usize = 40;
 
 /// A datagram that was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedDatagram {
     /// Bytes of it that are in the buffer.
     pub length: usize,
     /// Source of the datagram.
@@ -42,13 +42,13 @@ pub fn report_destinations(socket: impl AsFd) -> io::Result<()> {
 ///
 /// # Errors
 /// Fails as `recvmsg` does, and with `InvalidData` if the source is no IP address.
-pub fn receive_with_destination(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
-    let message = message::receive(socket, buffer, 0)?;
-    let from = message.name().ok_or(io::ErrorKind::InvalidData)?;
-    Ok(Received { length: message.length, from, to: destination(&message.stated.0) })
+pub fn receive_with_destination(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<ReceivedDatagram> {
+    let message = message::receive_message(socket, buffer, 0)?;
+    let from = message.peer_address().ok_or(io::ErrorKind::InvalidData)?;
+    Ok(ReceivedDatagram { length: message.length, from, to: parse_destination(&message.stated.0) })
 }
 
-/// Sends a datagram to `to`, from the address `from` of this host, which [`Received::to`] has stated, or without one
+/// Sends a datagram to `to`, from the address `from` of this host, which [`ReceivedDatagram::to`] has stated, or without one
 /// from that which the routes prefer.
 ///
 /// # Errors
@@ -58,8 +58,8 @@ pub fn send_from(socket: impl AsFd, data: &[u8], to: SocketAddr, from: Option<Ip
         // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is a value.
         unsafe { std::mem::zeroed() }
     };
-    let mut control = Control::<CONTROL_LENGTH>::EMPTY;
-    let stated = from.map_or(Ok(0), |from| state(&mut control.0, from))?;
+    let mut control = ControlBuffer::<CONTROL_LENGTH>::EMPTY;
+    let stated = from.map_or(Ok(0), |from| write_source(&mut control.0, from))?;
     let mut part = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
     let send = |name: *const SocketAddrOpaque, length| {
         let mut header = EMPTY;
@@ -79,7 +79,7 @@ pub fn send_from(socket: impl AsFd, data: &[u8], to: SocketAddr, from: Option<Ip
 }
 
 /// Writes the control message that names a source; returns its length.
-fn state(into: &mut [u8], from: IpAddr) -> io::Result<usize> {
+fn write_source(into: &mut [u8], from: IpAddr) -> io::Result<usize> {
     // The device follows from the destination.
     let device = 0_i32.to_ne_bytes();
     match from {
@@ -96,7 +96,7 @@ fn state(into: &mut [u8], from: IpAddr) -> io::Result<usize> {
 }
 
 /// Reads `struct in_pktinfo` or `in6_pktinfo`.
-fn destination(stated: &[u8]) -> Option<IpAddr> {
+fn parse_destination(stated: &[u8]) -> Option<IpAddr> {
     control_messages(stated).find_map(|message| match (message.level, message.kind) {
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
             let (_device, rest) = message.data.split_first_chunk::<4>()?;
@@ -150,7 +150,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read(stated in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let _ = destination(&stated);
+            let _ = parse_destination(&stated);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use fullpipe_units::{BitRate, ByteCount, SegCount};
 
-use crate::dump::{HEADER_LENGTH, attribute, dump, number};
+use crate::dump::{HEADER_LENGTH, attribute, dump_list, parse_u32};
 use crate::route::{ask, get_link_request};
 
 /// A device as it is now.
@@ -64,7 +64,7 @@ pub struct QueueState {
 pub fn device_state(name: &str) -> io::Result<DeviceState> {
     let mut answer = vec![0; ANSWER];
     let answer = ask(&get_link_request(name), &mut answer)?;
-    answer.get(HEADER_LENGTH..).and_then(read_device).ok_or_else(malformed)
+    answer.get(HEADER_LENGTH..).and_then(read_device).ok_or_else(malformed_answer)
 }
 
 /// The queueing disciplines of device `index` for packets on their way out, outermost first.
@@ -74,7 +74,7 @@ pub fn device_state(name: &str) -> io::Result<DeviceState> {
 pub fn queue_states(index: u32) -> io::Result<Vec<QueueState>> {
     let mut found = Vec::new();
     // For all: the kernel knows no dump of one device.
-    dump(None, libc::RTM_GETQDISC, &[0; QUEUE_LENGTH], &mut |_, body| found.extend(read_queue(body, index)))?;
+    dump_list(None, libc::RTM_GETQDISC, &[0; QUEUE_LENGTH], &mut |_, body| found.extend(read_queue(body, index)))?;
     Ok(outermost_first(found))
 }
 
@@ -122,13 +122,13 @@ const MAX_KIND: usize = 16;
 fn read_device(body: &[u8]) -> Option<DeviceState> {
     let attributes = body.get(LINK_LENGTH..)?;
     let counts = attribute(attributes, libc::IFLA_STATS64).unwrap_or_default();
-    let count = |at: usize| whole64(counts.get(at * 8..)?);
+    let count = |at: usize| parse_u64(counts.get(at * 8..)?);
     let missed = count(RX_MISSED).unwrap_or(0);
-    let word = |kind: u16| number(attribute(attributes, kind)?);
+    let word = |kind: u16| parse_u32(attribute(attributes, kind)?);
     let kind = body.get(KIND_AT..)?.first_chunk().copied().map(u16::from_ne_bytes);
     let is_ethernet = kind == Some(libc::ARPHRD_ETHER);
     Some(DeviceState {
-        index: number(body.get(INDEX_AT..)?)?,
+        index: parse_u32(body.get(INDEX_AT..)?)?,
         mtu: ByteCount::new(word(libc::IFLA_MTU)?.into()),
         link_header: if is_ethernet { ETHERNET_HEADER } else { ByteCount::ZERO },
         received_packets: count(RX_PACKETS).unwrap_or(0),
@@ -143,7 +143,7 @@ fn read_device(body: &[u8]) -> Option<DeviceState> {
 
 /// A queueing discipline of device `index`, if it is one, and for packets on their way out.
 fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
-    let word = |at: usize| number(body.get(at..)?);
+    let word = |at: usize| parse_u32(body.get(at..)?);
     let (handle, parent) = (word(INDEX_AT + 4)?, word(INDEX_AT + 8)?);
     if word(INDEX_AT)? != index || parent == TC_H_INGRESS {
         return None;
@@ -153,12 +153,12 @@ fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
     let kind = String::from_utf8_lossy(&kind[..kind.len().min(MAX_KIND)]).into_owned();
     // `struct gnet_stats_queue`: packets, bytes, dropped, requeued, over the limit.
     let counts = attribute(attribute(attributes, TCA_STATS2).unwrap_or_default(), TCA_STATS_QUEUE).unwrap_or_default();
-    let count = |at: usize| counts.get(at * 4..).and_then(number).unwrap_or(0);
+    let count = |at: usize| counts.get(at * 4..).and_then(parse_u32).unwrap_or(0);
     let options = attribute(attributes, TCA_OPTIONS).unwrap_or_default();
     Some(QueueState {
         handle,
         parent,
-        rate: rate(&kind, options),
+        rate: qdisc_rate(&kind, options),
         kind,
         options: options.to_vec(),
         dropped: count(2),
@@ -169,17 +169,17 @@ fn read_queue(body: &[u8], index: u32) -> Option<QueueState> {
 }
 
 /// The rate among the options of a queueing discipline of this kind, where one is set: the kernel counts bytes.
-fn rate(kind: &str, options: &[u8]) -> Option<BitRate> {
+fn qdisc_rate(kind: &str, options: &[u8]) -> Option<BitRate> {
     // Of `struct tc_tbf_qopt`, which begins with a `struct tc_ratespec`.
     const RATE_AT: usize = 8;
-    let narrow = |value: &[u8]| number(value).filter(|rate| *rate != u32::MAX).map(u64::from);
+    let narrow = |value: &[u8]| parse_u32(value).filter(|rate| *rate != u32::MAX).map(u64::from);
     let bytes = match kind {
         "tbf" => {
-            let wide = attribute(options, TCA_TBF_RATE64).and_then(whole64);
+            let wide = attribute(options, TCA_TBF_RATE64).and_then(parse_u64);
             wide.or_else(|| attribute(options, TCA_TBF_PARMS)?.get(RATE_AT..).and_then(narrow))
         }
         "fq" => attribute(options, TCA_FQ_FLOW_MAX_RATE).and_then(narrow),
-        "cake" => attribute(options, TCA_CAKE_BASE_RATE64).and_then(whole64),
+        "cake" => attribute(options, TCA_CAKE_BASE_RATE64).and_then(parse_u64),
         _ => None,
     };
     bytes.filter(|bytes| *bytes > 0).map(|bytes| BitRate::from_bps(bytes.saturating_mul(8)))
@@ -189,31 +189,31 @@ fn rate(kind: &str, options: &[u8]) -> Option<BitRate> {
 /// so on inwards.
 fn outermost_first(mut found: Vec<QueueState>) -> Vec<QueueState> {
     let parents: Vec<(u32, u32)> = found.iter().map(|queue| (queue.handle, queue.parent)).collect();
-    found.sort_by_cached_key(|queue| depth(queue.parent, &parents));
+    found.sort_by_cached_key(|queue| class_depth(queue.parent, &parents));
     found
 }
 
 /// Returns the number of disciplines around the one that serves class `parent`: a class has its
 /// discipline's number in its upper half.
-fn depth(mut parent: u32, parents: &[(u32, u32)]) -> usize {
+fn class_depth(mut parent: u32, parents: &[(u32, u32)]) -> usize {
     // The kernel takes no more either (`check_loop`).
     const DEEPEST: usize = 8;
     let around = |class: u32| parents.iter().find(|(handle, _)| *handle != 0 && handle >> 16 == class >> 16);
     (0..DEEPEST).take_while(|_| around(parent).map(|(_, outer)| parent = *outer).is_some()).count()
 }
 
-fn whole64(bytes: &[u8]) -> Option<u64> {
+fn parse_u64(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().copied().map(u64::from_ne_bytes)
 }
 
-fn malformed() -> io::Error {
+fn malformed_answer() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer about a device cannot be read")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dump::{self, Progress};
+    use crate::dump::{self, DumpProgress};
 
     /// The answer of Linux 6.18 about a pair of devices, the second with `tbf rate 200mbit burst 64kb limit 200kb`.
     const NOQUEUE: &str = "9400000024000200000000001a3f0000000000000200000000000000ffffffff020000000c0001006e6f717565\
@@ -234,8 +234,8 @@ mod tests {
 
     fn read(answer: &[u8], index: u32) -> (Vec<QueueState>, io::Result<bool>) {
         let mut found = Vec::new();
-        let progress = dump::read(answer, &mut |_, body| found.extend(read_queue(body, index)));
-        (found, progress.map(|progress| progress == Progress::Ended))
+        let progress = dump::read_messages(answer, &mut |_, body| found.extend(read_queue(body, index)));
+        (found, progress.map(|progress| progress == DumpProgress::Ended))
     }
 
     #[test]
@@ -285,10 +285,10 @@ mod tests {
             [&(4 + value.len() as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat()
         };
         let wide = with(TCA_TBF_RATE64, &12_500_000_000_u64.to_ne_bytes());
-        assert_eq!(rate("tbf", &wide), Some(BitRate::from_mbps(100_000)));
-        assert_eq!(rate("fq", &with(TCA_FQ_FLOW_MAX_RATE, &u32::MAX.to_ne_bytes())), None);
+        assert_eq!(qdisc_rate("tbf", &wide), Some(BitRate::from_mbps(100_000)));
+        assert_eq!(qdisc_rate("fq", &with(TCA_FQ_FLOW_MAX_RATE, &u32::MAX.to_ne_bytes())), None);
         let slow = with(TCA_FQ_FLOW_MAX_RATE, &1_250_000_u32.to_ne_bytes());
-        assert_eq!((rate("fq", &slow), rate("pfifo", &slow)), (Some(BitRate::from_mbps(10)), None));
+        assert_eq!((qdisc_rate("fq", &slow), qdisc_rate("pfifo", &slow)), (Some(BitRate::from_mbps(10)), None));
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
                 let _ = read(&answer, 3).1;
             }
             for kind in ["tbf", "fq", "cake"] {
-                let _ = rate(kind, &answer);
+                let _ = qdisc_rate(kind, &answer);
             }
         }
     }

@@ -4,11 +4,11 @@ use std::io;
 
 use fullpipe_units::{ByteCount, SegCount};
 
-use crate::dump::{attribute, attributes, dump, number, text};
+use crate::dump::{attribute, dump_list, parse_attributes, parse_text, parse_u32};
 
 /// A network device, as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Device {
+pub struct NetworkDevice {
     /// Number of the device in this namespace (ifindex).
     pub index: u32,
     /// Name of the device.
@@ -37,11 +37,11 @@ pub struct Device {
 ///
 /// # Errors
 /// Fails with the kernel's error.
-pub fn devices() -> io::Result<Vec<Device>> {
+pub fn list_devices() -> io::Result<Vec<NetworkDevice>> {
     let mut found = Vec::new();
-    dump(None, libc::RTM_GETLINK, &[0; INFO_LENGTH], &mut |kind, message| {
+    dump_list(None, libc::RTM_GETLINK, &[0; INFO_LENGTH], &mut |kind, message| {
         if kind == libc::RTM_NEWLINK {
-            found.extend(device(message));
+            found.extend(parse_device(message));
         }
     })?;
     Ok(found)
@@ -50,27 +50,27 @@ pub fn devices() -> io::Result<Vec<Device>> {
 /// `struct ifinfomsg`.
 const INFO_LENGTH: usize = 16;
 
-fn device(message: &[u8]) -> Option<Device> {
+fn parse_device(message: &[u8]) -> Option<NetworkDevice> {
     let (info, rest) = message.split_at_checked(INFO_LENGTH)?;
-    let flags = number(&info[8..])?;
-    let mut device = Device {
-        index: number(&info[4..])?,
+    let flags = parse_u32(&info[8..])?;
+    let mut device = NetworkDevice {
+        index: parse_u32(&info[4..])?,
         is_up: flags & libc::IFF_UP as u32 != 0,
         is_loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
-        ..Device::default()
+        ..NetworkDevice::default()
     };
-    for (kind, value) in attributes(rest) {
-        let number = || number(value).unwrap_or_default();
+    for (kind, value) in parse_attributes(rest) {
+        let number = || parse_u32(value).unwrap_or_default();
         match kind {
-            libc::IFLA_IFNAME => device.name = text(value),
+            libc::IFLA_IFNAME => device.name = parse_text(value),
             libc::IFLA_LINK => device.lower = Some(number()),
             libc::IFLA_MTU => device.mtu = ByteCount::new(number().into()),
-            libc::IFLA_QDISC => device.qdisc = text(value),
+            libc::IFLA_QDISC => device.qdisc = parse_text(value),
             libc::IFLA_TXQLEN => device.transmit_queue = SegCount::new(number().into()),
             libc::IFLA_NUM_TX_QUEUES => device.transmit_queues = number(),
             libc::IFLA_NUM_RX_QUEUES => device.receive_queues = number(),
             libc::IFLA_LINKINFO => {
-                device.kind = attribute(value, libc::IFLA_INFO_KIND).map(text);
+                device.kind = attribute(value, libc::IFLA_INFO_KIND).map(parse_text);
             }
             _ => {}
         }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_loopback_device_is_there() {
-        let devices = devices().unwrap();
+        let devices = list_devices().unwrap();
         let loopback = devices.iter().find(|device| device.name == "lo").unwrap();
         assert!(
             loopback.index > 0 && loopback.is_loopback && loopback.mtu.get() >= 1500 && loopback.transmit_queues > 0,

@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const BUFFER: usize = 64 * 1024;
 
 /// A netlink message: header and payload.
-pub(crate) fn message(kind: u16, flags: libc::c_int, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn netlink_message(kind: u16, flags: libc::c_int, payload: &[u8]) -> Vec<u8> {
     let mut message = ((HEADER_LENGTH + payload.len()) as u32).to_ne_bytes().to_vec();
     message.extend(kind.to_ne_bytes());
     message.extend(((libc::NLM_F_REQUEST | flags) as u16).to_ne_bytes());
@@ -27,7 +27,7 @@ pub(crate) fn message(kind: u16, flags: libc::c_int, payload: &[u8]) -> Vec<u8> 
 }
 
 /// Asks for the list of `kind` and shows each message of it to `visit`: its kind, and what follows its header.
-pub(crate) fn dump(
+pub(crate) fn dump_list(
     protocol: Option<Protocol>,
     kind: u16,
     payload: &[u8],
@@ -35,11 +35,11 @@ pub(crate) fn dump(
 ) -> io::Result<()> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
     set_socket_timeout(&socket, Timeout::Recv, Some(TIMEOUT))?;
-    send(&socket, &message(kind, libc::NLM_F_DUMP, payload), SendFlags::empty())?;
+    send(&socket, &netlink_message(kind, libc::NLM_F_DUMP, payload), SendFlags::empty())?;
     let mut buffer = vec![0; BUFFER];
     loop {
         let (length, _) = recv(&socket, buffer.as_mut_slice(), RecvFlags::empty())?;
-        if read(&buffer[..length], visit)? == Progress::Ended {
+        if read_messages(&buffer[..length], visit)? == DumpProgress::Ended {
             return Ok(());
         }
     }
@@ -47,38 +47,38 @@ pub(crate) fn dump(
 
 /// True if more is to come.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum DumpProgress {
     GoesOn,
     Ended,
 }
 
 /// Reads the messages of one datagram.
-pub(crate) fn read(mut messages: &[u8], visit: &mut dyn FnMut(u16, &[u8])) -> io::Result<Progress> {
+pub(crate) fn read_messages(mut messages: &[u8], visit: &mut dyn FnMut(u16, &[u8])) -> io::Result<DumpProgress> {
     while let Some((length, rest)) = messages.split_first_chunk() {
         let length = u32::from_ne_bytes(*length) as usize;
         let (Some((kind, _)), Some(payload)) = (rest.split_first_chunk(), messages.get(HEADER_LENGTH..length)) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel's list is cut off"));
         };
         match i32::from(u16::from_ne_bytes(*kind)) {
-            libc::NLMSG_DONE => return completed(payload).map(|()| Progress::Ended),
-            libc::NLMSG_ERROR => return acknowledged(messages).map(|()| Progress::Ended),
+            libc::NLMSG_DONE => return check_completion(payload).map(|()| DumpProgress::Ended),
+            libc::NLMSG_ERROR => return check_acknowledgement(messages).map(|()| DumpProgress::Ended),
             _ => visit(u16::from_ne_bytes(*kind), payload),
         }
         messages = messages.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    Ok(Progress::GoesOn)
+    Ok(DumpProgress::GoesOn)
 }
 
 /// The end of a list carries the error that cut it short, below zero (`netlink_dump_done`).
-fn completed(end: &[u8]) -> io::Result<()> {
-    match number(end).map(u32::cast_signed) {
+fn check_completion(end: &[u8]) -> io::Result<()> {
+    match parse_u32(end).map(u32::cast_signed) {
         Some(errno @ ..0) => Err(io::Error::from_raw_os_error(errno.saturating_neg())),
         _ => Ok(()),
     }
 }
 
 /// The attributes of a message, each with its kind.
-pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn parse_attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (length, behind) = rest.split_first_chunk()?;
         let (kind, _) = behind.split_first_chunk()?;
@@ -92,7 +92,7 @@ pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
 
 /// The value of the first attribute of this kind.
 pub(crate) fn attribute(within: &[u8], wanted: u16) -> Option<&[u8]> {
-    attributes(within).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+    parse_attributes(within).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
 /// The family of an address, and its bytes.
@@ -113,8 +113,8 @@ pub(crate) fn address_of(family: i32, bytes: &[u8]) -> Option<IpAddr> {
 }
 
 /// An acknowledgement is an error with the number zero; any other is negative.
-pub(crate) fn acknowledged(answer: &[u8]) -> io::Result<()> {
-    match answer.get(HEADER_LENGTH..).and_then(number).map(u32::cast_signed) {
+pub(crate) fn check_acknowledgement(answer: &[u8]) -> io::Result<()> {
+    match answer.get(HEADER_LENGTH..).and_then(parse_u32).map(u32::cast_signed) {
         Some(0) => Ok(()),
         Some(errno) => Err(io::Error::from_raw_os_error(errno.saturating_neg())),
         None => Err(io::Error::new(io::ErrorKind::InvalidData, "an answer without an error number")),
@@ -122,12 +122,12 @@ pub(crate) fn acknowledged(answer: &[u8]) -> io::Result<()> {
 }
 
 /// A number of 32 bits.
-pub(crate) fn number(value: &[u8]) -> Option<u32> {
+pub(crate) fn parse_u32(value: &[u8]) -> Option<u32> {
     value.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
 /// A text that ends with a zero byte, or with its attribute.
-pub(crate) fn text(value: &[u8]) -> String {
+pub(crate) fn parse_text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
@@ -140,28 +140,33 @@ mod tests {
     proptest! {
         #[test]
         fn any_messages_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
-            let _ = read(&bytes, &mut |_, payload| {
-                attributes(payload).for_each(|(_, value)| { let _ = (number(value), text(value)); });
+            let _ = read_messages(&bytes, &mut |_, payload| {
+                parse_attributes(payload).for_each(|(_, value)| { let _ = (parse_u32(value), parse_text(value)); });
             });
         }
     }
 
     #[test]
     fn a_list_ends_where_the_kernel_says() {
-        let done = message(libc::NLMSG_DONE as u16, 0, &[0; 4]);
-        let one = message(16, 0, &[7; 4]);
+        let done = netlink_message(libc::NLMSG_DONE as u16, 0, &[0; 4]);
+        let one = netlink_message(16, 0, &[7; 4]);
         let mut seen = Vec::new();
         let both = [one.clone(), done].concat();
-        assert_eq!(read(&both, &mut |kind, payload| seen.push((kind, payload.to_vec()))).unwrap(), Progress::Ended);
+        assert_eq!(
+            read_messages(&both, &mut |kind, payload| seen.push((kind, payload.to_vec()))).unwrap(),
+            DumpProgress::Ended
+        );
         assert_eq!(seen, [(16, vec![7; 4])]);
-        assert_eq!(read(&one, &mut |_, _| {}).unwrap(), Progress::GoesOn);
+        assert_eq!(read_messages(&one, &mut |_, _| {}).unwrap(), DumpProgress::GoesOn);
     }
 
     #[test]
     fn a_list_that_the_kernel_could_not_complete_is_none() {
-        let ended = |errno: i32| read(&message(libc::NLMSG_DONE as u16, 0, &errno.to_ne_bytes()), &mut |_, _| {});
+        let ended = |errno: i32| {
+            read_messages(&netlink_message(libc::NLMSG_DONE as u16, 0, &errno.to_ne_bytes()), &mut |_, _| {})
+        };
         assert_eq!(ended(-libc::ENOENT).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(ended(i32::MIN).is_err() && ended(0).is_ok());
-        assert!(read(&message(libc::NLMSG_DONE as u16, 0, &[]), &mut |_, _| {}).is_ok());
+        assert!(read_messages(&netlink_message(libc::NLMSG_DONE as u16, 0, &[]), &mut |_, _| {}).is_ok());
     }
 }

@@ -5,12 +5,12 @@ use std::os::fd::AsRawFd;
 
 use fullpipe_units::{BitRate, SegCount};
 
-use crate::dump::{number, text};
+use crate::dump::{parse_text, parse_u32};
 use crate::interface::{control_socket, interface_request};
 
 /// Something that a device may do for the kernel: `tx-tcp-segmentation`, `rx-gro`…
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Feature {
+pub struct DeviceFeature {
     /// The kernel's name of it.
     pub name: String,
     /// True if it is done.
@@ -26,7 +26,7 @@ pub struct Feature {
 
 /// Packets that a device has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rings {
+pub struct DeviceRings {
     /// Coming in.
     pub receive: SegCount,
     /// Going out.
@@ -41,18 +41,18 @@ pub struct Rings {
 ///
 /// # Errors
 /// Fails with the kernel's error: `ENODEV` where there is no such device.
-pub fn features(name: &str) -> io::Result<Vec<Feature>> {
+pub fn device_features(name: &str) -> io::Result<Vec<DeviceFeature>> {
     let names = feature_names(name)?;
     let blocks = names.len().div_ceil(32);
     let mut buffer = [GET_FEATURES.to_ne_bytes(), (blocks as u32).to_ne_bytes()].concat();
     buffer.resize(8 + blocks * 16, 0);
-    ethtool(name, &mut buffer)?;
+    ethtool_request(name, &mut buffer)?;
     // For each 32 of them: which can change, which were asked for, which are on, and which never change.
-    let word = |bit: usize, which: usize| number(&buffer[8 + bit / 32 * 16 + which * 4..]).unwrap_or_default();
+    let word = |bit: usize, which: usize| parse_u32(&buffer[8 + bit / 32 * 16 + which * 4..]).unwrap_or_default();
     let is_set = |bit, which| word(bit, which) >> (bit % 32) & 1 == 1;
     let named = names.into_iter().enumerate().filter(|(_, name)| !name.is_empty());
     Ok(named
-        .map(|(bit, name)| Feature {
+        .map(|(bit, name)| DeviceFeature {
             name,
             is_on: is_set(bit, 2),
             is_wanted: is_set(bit, 1),
@@ -67,27 +67,27 @@ pub fn features(name: &str) -> io::Result<Vec<Feature>> {
 ///
 /// # Errors
 /// Fails with the kernel's error.
-pub fn set_feature(name: &str, feature: &Feature, on: bool) -> io::Result<()> {
+pub fn set_feature(name: &str, feature: &DeviceFeature, on: bool) -> io::Result<()> {
     let mask = 1_u32 << (feature.bit % 32);
     // For each 32 of them: which are meant, and which of these are wanted.
     let mut words = vec![[0, 0]; feature.blocks];
     words[feature.bit / 32] = [mask, if on { mask } else { 0 }];
     let head = [SET_FEATURES, feature.blocks as u32];
     let mut buffer: Vec<u8> = [head].into_iter().chain(words).flatten().flat_map(u32::to_ne_bytes).collect();
-    ethtool(name, &mut buffer)
+    ethtool_request(name, &mut buffer)
 }
 
 /// The rings of device `name`.
 ///
 /// # Errors
 /// Fails with the kernel's error: `EOPNOTSUPP` where it has none.
-pub fn rings(name: &str) -> io::Result<Rings> {
+pub fn device_rings(name: &str) -> io::Result<DeviceRings> {
     let mut buffer = GET_RINGS.to_ne_bytes().to_vec();
     buffer.resize(4 + 8 * 4, 0);
-    ethtool(name, &mut buffer)?;
+    ethtool_request(name, &mut buffer)?;
     let [most_receive, most_transmit, receive, transmit] =
-        [1, 4, 5, 8].map(|word: usize| SegCount::new(number(&buffer[word * 4..]).unwrap_or_default().into()));
-    Ok(Rings { receive, transmit, most_receive, most_transmit })
+        [1, 4, 5, 8].map(|word: usize| SegCount::new(parse_u32(&buffer[word * 4..]).unwrap_or_default().into()));
+    Ok(DeviceRings { receive, transmit, most_receive, most_transmit })
 }
 
 /// Returns the speed that the driver of device `name` states; `None` where it does not know.
@@ -98,7 +98,7 @@ pub fn device_speed(name: &str) -> io::Result<Option<BitRate>> {
     // `struct ethtool_cmd`: the lower half of the speed at 12, the upper at 28, in Mbit/s.
     let mut buffer = GET_SETTINGS.to_ne_bytes().to_vec();
     buffer.resize(44, 0);
-    ethtool(name, &mut buffer)?;
+    ethtool_request(name, &mut buffer)?;
     let half = |at: usize| u32::from(u16::from_ne_bytes([buffer[at], buffer[at + 1]]));
     let speed = half(28) << 16 | half(12);
     let unknown = [0, u32::from(u16::MAX), u32::MAX];
@@ -124,19 +124,19 @@ fn feature_names(name: &str) -> io::Result<Vec<String>> {
     let mut count = [GET_STRING_COUNT, 0].map(u32::to_ne_bytes).concat();
     count.extend((1_u64 << FEATURES).to_ne_bytes());
     count.resize(20, 0);
-    ethtool(name, &mut count)?;
-    let there = number(&count[16..]).unwrap_or_default() as usize;
+    ethtool_request(name, &mut count)?;
+    let there = parse_u32(&count[16..]).unwrap_or_default() as usize;
     if there > MAX_FEATURES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel reports of too many features"));
     }
     let mut strings = [GET_STRINGS, FEATURES, there as u32].map(u32::to_ne_bytes).concat();
     strings.resize(12 + MAX_FEATURES * NAME_LENGTH, 0);
-    ethtool(name, &mut strings)?;
-    Ok(strings[12..].chunks(NAME_LENGTH).take(there).map(text).collect())
+    ethtool_request(name, &mut strings)?;
+    Ok(strings[12..].chunks(NAME_LENGTH).take(there).map(parse_text).collect())
 }
 
 /// Asks of device `name` what `buffer` begins with, which has room for the answer.
-fn ethtool(name: &str, buffer: &mut [u8]) -> io::Result<()> {
+fn ethtool_request(name: &str, buffer: &mut [u8]) -> io::Result<()> {
     let mut request = interface_request(name)?;
     request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
     let control = control_socket()?;
@@ -155,10 +155,10 @@ mod tests {
 
     #[test]
     fn the_loopback_device_joins_packets_and_has_neither_rings_nor_speed() {
-        let features = features("lo").unwrap();
+        let features = device_features("lo").unwrap();
         let gro = features.iter().find(|feature| feature.name == "rx-gro").unwrap();
         assert!(gro.can_change, "{gro:?}");
-        assert!(rings("lo").is_err() && device_speed("lo").is_err());
-        assert!(super::features("no-such-device").is_err());
+        assert!(device_rings("lo").is_err() && device_speed("lo").is_err());
+        assert!(super::device_features("no-such-device").is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
 use crate::control::control_messages;
-use crate::message::{self, address};
+use crate::message::{self, parse_address};
 use crate::socket::set_option;
 
 /// `struct sock_extended_err` (`include/uapi/linux/errqueue.h`): where its fields begin, and the address behind it.
@@ -54,17 +54,21 @@ pub fn enable_recverr(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
 /// # Errors
 /// Fails as `recvmsg` does: with `WouldBlock` where there is none.
 pub fn icmp_error(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<IcmpError>> {
-    let message = message::receive(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)?;
-    Ok(read(&message.stated.0).map(|stated| IcmpError { quoted: message.length, target: message.name(), ..stated }))
+    let message = message::receive_message(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)?;
+    Ok(parse_icmp_error(&message.stated.0).map(|stated| IcmpError {
+        quoted: message.length,
+        target: message.peer_address(),
+        ..stated
+    }))
 }
 
-fn read(stated: &[u8]) -> Option<IcmpError> {
+fn parse_icmp_error(stated: &[u8]) -> Option<IcmpError> {
     let kinds = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)];
     let found = control_messages(stated).find(|message| kinds.contains(&(message.level, message.kind)))?;
     let data = found.data;
     let by = match *data.get(ORIGIN)? {
         ORIGIN_LOCAL => None,
-        ORIGIN_ICMP | ORIGIN_ICMP6 => Some(address(data.get(OFFENDER..)?)?.ip()),
+        ORIGIN_ICMP | ORIGIN_ICMP6 => Some(parse_address(data.get(OFFENDER..)?)?.ip()),
         _ => return None,
     };
     let mtu = u32::from_ne_bytes(*data.get(INFORMATION..)?.first_chunk()?);
@@ -123,7 +127,7 @@ mod tests {
         fn any_control_data_is_read(stated in proptest::collection::vec(any::<u8>(), 0..100)) {
             let header = [&(16 + stated.len()).to_ne_bytes()[..], &[0; 4], &libc::IP_RECVERR.to_ne_bytes()].concat();
             let error = [&header[..], &stated].concat();
-            let _ = (read(&stated), read(&error));
+            let _ = (parse_icmp_error(&stated), parse_icmp_error(&error));
         }
     }
 }

@@ -28,10 +28,10 @@ pub struct Ipv4Link {
 /// Fails with the kernel's error at the step that failed, with the step named.
 pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
     let control = control_socket()?;
-    set(&control, name, "its address", libc::SIOCSIFADDR, |request| {
+    set_interface(&control, name, "its address", libc::SIOCSIFADDR, |request| {
         request.ifr_ifru.ifru_addr = socket_address(link.local);
     })?;
-    set(&control, name, "its peer's address", libc::SIOCSIFDSTADDR, |request| {
+    set_interface(&control, name, "its peer's address", libc::SIOCSIFDSTADDR, |request| {
         request.ifr_ifru.ifru_dstaddr = socket_address(link.peer);
     })?;
     set_mtu(&control, name, link.mtu)?;
@@ -46,7 +46,7 @@ pub fn configure_ipv4(name: &str, link: Ipv4Link) -> io::Result<()> {
 pub fn set_ethernet_address(name: &str, address: [u8; 6]) -> io::Result<()> {
     let mut data = [0; 14];
     data[..6].copy_from_slice(&address.map(|byte| byte as libc::c_char));
-    set(&control_socket()?, name, "its hardware address", libc::SIOCSIFHWADDR, |request| {
+    set_interface(&control_socket()?, name, "its hardware address", libc::SIOCSIFHWADDR, |request| {
         request.ifr_ifru.ifru_hwaddr = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: data };
     })
 }
@@ -98,7 +98,7 @@ pub fn lead_to_network_of_peer(name: &str) -> io::Result<()> {
 /// # Errors
 /// Fails with the kernel's error.
 pub fn single_segments(name: &str) -> io::Result<()> {
-    set_link(name, libc::IFLA_GSO_MAX_SEGS, 1).map_err(|cause| failed("its longest train", name, &cause))
+    set_link(name, libc::IFLA_GSO_MAX_SEGS, 1).map_err(|cause| interface_error("its longest train", name, &cause))
 }
 
 /// Gives device `name` the largest IP packet `mtu`.
@@ -117,7 +117,7 @@ pub fn set_device_mtu(name: &str, mtu: ByteCount) -> io::Result<()> {
 pub fn set_device_queue_length(name: &str, packets: SegCount) -> io::Result<()> {
     // Root of the user namespace that owns the network may do this, which `SIOCSIFTXQLEN` refuses.
     let packets = u32::try_from(packets.get()).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))?;
-    set_link(name, libc::IFLA_TXQLEN, packets).map_err(|cause| failed("its queue length", name, &cause))
+    set_link(name, libc::IFLA_TXQLEN, packets).map_err(|cause| interface_error("its queue length", name, &cause))
 }
 
 /// Brings the loopback device up.
@@ -146,22 +146,22 @@ pub(crate) fn control_socket() -> io::Result<OwnedFd> {
 }
 
 fn set_mtu(control: &OwnedFd, name: &str, mtu: ByteCount) -> io::Result<()> {
-    set(control, name, "its MTU", libc::SIOCSIFMTU, |request| request.ifr_ifru.ifru_mtu = mtu.get() as i32)
+    set_interface(control, name, "its MTU", libc::SIOCSIFMTU, |request| request.ifr_ifru.ifru_mtu = mtu.get() as i32)
 }
 
 fn set_netmask(name: &str, mask: Ipv4Addr) -> io::Result<()> {
-    set(&control_socket()?, name, "its netmask", libc::SIOCSIFNETMASK, |request| {
+    set_interface(&control_socket()?, name, "its netmask", libc::SIOCSIFNETMASK, |request| {
         request.ifr_ifru.ifru_netmask = socket_address(mask);
     })
 }
 
 fn bring_up(control: &OwnedFd, name: &str, flags: libc::c_int) -> io::Result<()> {
-    set(control, name, "its state", libc::SIOCSIFFLAGS, |request| {
+    set_interface(control, name, "its state", libc::SIOCSIFFLAGS, |request| {
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING | flags) as libc::c_short;
     })
 }
 
-fn set(
+fn set_interface(
     control: &OwnedFd,
     name: &str,
     what: &str,
@@ -172,12 +172,12 @@ fn set(
     fill(&mut request);
     // SAFETY: each of these requests reads one `ifreq`, which `request` is; the descriptor is open.
     if unsafe { libc::ioctl(control.as_raw_fd(), number as _, &raw mut request) } < 0 {
-        return Err(failed(what, name, &io::Error::last_os_error()));
+        return Err(interface_error(what, name, &io::Error::last_os_error()));
     }
     Ok(())
 }
 
-fn failed(what: &str, name: &str, cause: &io::Error) -> io::Error {
+fn interface_error(what: &str, name: &str, cause: &io::Error) -> io::Error {
     io::Error::new(cause.kind(), format!("cannot set {what} on device {name}: {cause}"))
 }
 

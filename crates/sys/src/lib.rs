@@ -33,32 +33,33 @@ mod zero_copy;
 
 pub use capture::{ALL_DEVICES, CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer, MAX_PEERS};
 pub use child::ends_within;
-pub use connections::{Connection, Connections};
+pub use connections::{ConnectionTable, TcpConnection};
 pub use datagrams::{
-    Arrival, MAX_MESSAGES, MAX_SEGMENTS, cut_datagrams, join_datagrams, receive_messages, send_messages, stamp_arrivals,
+    MAX_MESSAGES, MAX_SEGMENTS, ReceivedMessage, cut_datagrams, join_datagrams, receive_messages, send_messages,
+    stamp_arrivals,
 };
 pub use descriptors::{receive_with_descriptors, send_with_descriptors, seqpacket_pair};
-pub use destinations::{Received, receive_with_destination, report_destinations, send_from};
+pub use destinations::{ReceivedDatagram, receive_with_destination, report_destinations, send_from};
 pub use device::{DeviceState, QueueState, device_state, queue_states};
-pub use devices::{Device, devices};
-pub use ethtool::{Feature, Rings, device_speed, features, rings, set_feature};
+pub use devices::{NetworkDevice, list_devices};
+pub use ethtool::{DeviceFeature, DeviceRings, device_features, device_rings, device_speed, set_feature};
 pub use icmp_errors::{IcmpError, enable_recverr, icmp_error};
 pub use interface::{
     Ipv4Link, configure_ipv4, ethernet_up, lead_to_network_of_peer, lead_to_peer_alone, loopback_up, set_device_mtu,
     set_device_queue_length, set_ethernet_address, single_segments, without_arp,
 };
 pub use namespace::{
-    Fork, NetNamespace, Unsharing, end_with_this_thread, enter_before_exec, enter_process, fork_single_threaded,
-    ignore_terminal_signals, network_cookie, unshare_before_exec,
+    ForkSide, NetNamespace, UnsharePrivilege, end_with_this_thread, enter_before_exec, enter_process,
+    fork_single_threaded, ignore_terminal_signals, network_cookie, unshare_before_exec,
 };
 pub use packet::{open_packet_socket, packet_drops};
 pub use qdisc::{RootQdisc, delete_root_qdisc, restore_root_qdisc, root_qdisc, set_root_qdisc};
 pub use route::{create_veth, output_device};
-pub use routes::{NUMERIC_METRICS, Route, routes, set_route_metric};
+pub use routes::{NUMERIC_METRICS, UnicastRoute, list_routes, set_route_metric};
 pub use socket::{fixed_buffers, save_syn, saved_syn, set_pacing_rate, socket_memory, tcp_info, unfix_buffers};
-pub use stamps::{Stamped, arrival, departure, stamp_passages};
-pub use tcp_info::decode as decode_tcp_info;
+pub use stamps::{TimestampedMessage, receive_arrival, receive_departure, stamp_passages};
+pub use tcp_info::decode_tcp_info;
 pub use tcp_metrics::tcp_metrics;
-pub use tun::{Offload, open_tun};
+pub use tun::{TunOffload, open_tun};
 pub use usage::{ChildUsage, CpuTime, children_cpu_time, process_cpu_time, thread_cpu_time, wait_with_usage};
-pub use zero_copy::{Completions, Pages, allow_zero_copy, completions, send_zero_copy};
+pub use zero_copy::{MappedPages, ZeroCopyCompletions, allow_zero_copy, receive_completions, send_zero_copy};

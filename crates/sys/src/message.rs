@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::control::Control;
+use crate::control::ControlBuffer;
 
 /// Room for the control messages that the kernel passes with a message: three times and an error with an address, each
 /// with its header.
@@ -15,22 +15,22 @@ const CONTROL_LENGTH: usize = 256;
 const NAME_LENGTH: usize = size_of::<libc::sockaddr_in6>();
 
 /// A message that was received.
-pub(crate) struct Message {
+pub(crate) struct SocketMessage {
     /// Bytes of it that are in the buffer.
     pub(crate) length: usize,
     /// The control messages that the kernel passed with it.
-    pub(crate) stated: Control<CONTROL_LENGTH>,
-    name: Name,
+    pub(crate) stated: ControlBuffer<CONTROL_LENGTH>,
+    name: SocketName,
 }
 
 #[repr(C, align(8))]
-struct Name([u8; NAME_LENGTH]);
+struct SocketName([u8; NAME_LENGTH]);
 
-impl Message {
+impl SocketMessage {
     /// Returns the source of the message or, of one from the error queue, its destination; `None`
     /// if that is no IP address.
-    pub(crate) fn name(&self) -> Option<SocketAddr> {
-        address(&self.name.0)
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        parse_address(&self.name.0)
     }
 }
 
@@ -38,12 +38,12 @@ impl Message {
 ///
 /// # Errors
 /// Fails as `recvmsg` does.
-pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::Result<Message> {
+pub(crate) fn receive_message(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::Result<SocketMessage> {
     const EMPTY: libc::msghdr = {
         // SAFETY: `msghdr` is a plain C structure of pointers and integers, for which all zeros is a value.
         unsafe { std::mem::zeroed() }
     };
-    let mut message = Message { length: 0, stated: Control::EMPTY, name: Name([0; NAME_LENGTH]) };
+    let mut message = SocketMessage { length: 0, stated: ControlBuffer::EMPTY, name: SocketName([0; NAME_LENGTH]) };
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut header = EMPTY;
     header.msg_name = message.name.0.as_mut_ptr().cast();
@@ -60,7 +60,7 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::R
 }
 
 /// Reads a `struct sockaddr_in` or `sockaddr_in6`.
-pub(crate) fn address(name: &[u8]) -> Option<SocketAddr> {
+pub(crate) fn parse_address(name: &[u8]) -> Option<SocketAddr> {
     let (family, rest) = name.split_first_chunk()?;
     let (port, rest) = rest.split_first_chunk()?;
     let (first, rest) = rest.split_first_chunk::<4>()?;
@@ -85,7 +85,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_name_is_read(name in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let _ = address(&name);
+            let _ = parse_address(&name);
         }
     }
 }

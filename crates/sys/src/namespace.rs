@@ -10,7 +10,7 @@ use std::process::Command;
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{LinkNameSpaceType, ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces};
 
-use crate::socket::option;
+use crate::socket::socket_option;
 
 /// A network namespace, kept alive by a descriptor.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl From<OwnedFd> for NetNamespace {
 pub fn network_cookie() -> io::Result<u64> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut bytes = [MaybeUninit::<u8>::uninit(); 8];
-    let cookie = option(socket.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut bytes)?;
+    let cookie = socket_option(socket.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut bytes)?;
     Ok(cookie.first_chunk().copied().map_or(0, u64::from_ne_bytes))
 }
 
@@ -70,24 +70,24 @@ const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// Moves this process, which has one thread, into the mount and IPC namespaces of the process behind `pidfd`, and the
 /// programs that it starts into its PID namespace; into its user namespace too if that process is of
-/// [`Unsharing::AsUser`].
+/// [`UnsharePrivilege::AsUser`].
 ///
 /// # Errors
 /// Fails as `setns` does: with `InvalidInput` from a process with more threads, or before Linux 5.8; with `NotFound`
 /// (`ESRCH`) if the process is gone.
-pub fn enter_process(pidfd: BorrowedFd<'_>, unsharing: Unsharing) -> io::Result<()> {
+pub fn enter_process(pidfd: BorrowedFd<'_>, unsharing: UnsharePrivilege) -> io::Result<()> {
     let others =
         ThreadNameSpaceType::MOUNT | ThreadNameSpaceType::PROCESS_ID | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
     let user = match unsharing {
-        Unsharing::AsRoot => ThreadNameSpaceType::empty(),
-        Unsharing::AsUser => ThreadNameSpaceType::USER,
+        UnsharePrivilege::AsRoot => ThreadNameSpaceType::empty(),
+        UnsharePrivilege::AsUser => ThreadNameSpaceType::USER,
     };
     Ok(move_into_thread_name_spaces(pidfd, others | user)?)
 }
 
 /// True if the namespaces of a program are made with the caller's own rights or below a new user namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unsharing {
+pub enum UnsharePrivilege {
     /// The caller is root: no user namespace.
     AsRoot,
     /// In a new user namespace, where the caller becomes root.
@@ -99,18 +99,18 @@ pub enum Unsharing {
 ///
 /// `spawn` then fails with what the kernel refused: `EPERM` where user namespaces are forbidden or their identity map
 /// may not be written, `ENOSPC` where there are too many.
-pub fn unshare_before_exec(command: &mut Command, unsharing: Unsharing) {
+pub fn unshare_before_exec(command: &mut Command, unsharing: UnsharePrivilege) {
     let others = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
     // Formatted here because nothing may be allocated between fork and exec.
     let user_map = format!("0 {} 1", rustix::process::geteuid().as_raw());
     let group_map = format!("0 {} 1", rustix::process::getegid().as_raw());
     let before_exec = move || {
-        let flags = if unsharing == Unsharing::AsUser { others | libc::CLONE_NEWUSER } else { others };
+        let flags = if unsharing == UnsharePrivilege::AsUser { others | libc::CLONE_NEWUSER } else { others };
         // SAFETY: the child of a fork has one thread, as CLONE_NEWUSER demands; no memory is shared or freed.
         if unsafe { libc::unshare(flags) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        if unsharing == Unsharing::AsUser {
+        if unsharing == UnsharePrivilege::AsUser {
             write_file(c"/proc/self/setgroups", b"deny")?;
             write_file(c"/proc/self/uid_map", user_map.as_bytes())?;
             write_file(c"/proc/self/gid_map", group_map.as_bytes())?;
@@ -157,7 +157,7 @@ pub fn end_with_this_thread(command: &mut Command) {
 
 /// The side of a fork that a process is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fork {
+pub enum ForkSide {
     /// The process that forked; the child's PID as it sees it.
     Parent(i32),
     /// The new process.
@@ -169,15 +169,15 @@ pub enum Fork {
 /// # Errors
 /// Fails as `fork` does, and with `Other` if the process has more than one thread: the child would
 /// hold locks that no thread releases.
-pub fn fork_single_threaded() -> io::Result<Fork> {
+pub fn fork_single_threaded() -> io::Result<ForkSide> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("a process with several threads cannot be forked safely"));
     }
     // SAFETY: there is one thread, so no lock is held by another, and the child may go on as the parent would.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Fork::Child),
-        pid => Ok(Fork::Parent(pid)),
+        0 => Ok(ForkSide::Child),
+        pid => Ok(ForkSide::Parent(pid)),
     }
 }
 

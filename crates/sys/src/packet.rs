@@ -8,8 +8,8 @@ use fullpipe_units::ByteCount;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use crate::dump::number;
-use crate::socket::{option, set_option};
+use crate::dump::parse_u32;
+use crate::socket::{set_option, socket_option};
 
 /// Receive buffer of a socket where root asks for it. The kernel counts its own administration too, half again a small
 /// packet, and allows twice what is asked for: a tenth of a second of 1 Gbit/s in small packets.
@@ -48,8 +48,8 @@ pub fn open_packet_socket(name: &str) -> io::Result<OwnedFd> {
 pub fn packet_drops(socket: impl AsFd) -> io::Result<u64> {
     // `struct tpacket_stats`: frames, those dropped among them.
     let mut bytes = [MaybeUninit::<u8>::uninit(); 8];
-    let answer = option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut bytes)?;
-    Ok(answer.get(4..).and_then(number).unwrap_or_default().into())
+    let answer = socket_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut bytes)?;
+    Ok(answer.get(4..).and_then(parse_u32).unwrap_or_default().into())
 }
 
 /// Binds to packets of this protocol (`ETH_P_…`) of one device. Of one protocol other than all the kernel hands over

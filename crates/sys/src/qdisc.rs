@@ -7,8 +7,8 @@ use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
 
 use crate::device::queue_states;
-use crate::dump::message;
-use crate::route::{push_attribute, request, terminated};
+use crate::dump::netlink_message;
+use crate::route::{nul_terminated, push_attribute, send_request};
 
 /// The queueing discipline of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct RootQdisc {
 /// # Errors
 /// Fails with the kernel's error: `ENODEV` where there is no such device.
 pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
-    let all = queue_states(index(name)?)?;
+    let all = queue_states(device_index(name)?)?;
     let (mut roots, inner): (Vec<_>, Vec<_>) = all.into_iter().partition(|queue| queue.parent == ROOT);
     Ok(roots.pop().map(|queue| RootQdisc {
         is_default: queue.handle == 0,
@@ -46,7 +46,7 @@ pub fn root_qdisc(name: &str) -> io::Result<Option<RootQdisc>> {
 /// # Errors
 /// Fails with the kernel's error: `ENOENT` where it does not know the kind.
 pub fn set_root_qdisc(name: &str, kind: &str) -> io::Result<()> {
-    put(&traffic_control(index(name)?, 0), kind, &[])
+    replace_qdisc(&traffic_control(device_index(name)?, 0), kind, &[])
 }
 
 /// Puts the discipline at the root of device `name` that [`root_qdisc()`] returned, with its number and its parameters.
@@ -55,17 +55,17 @@ pub fn set_root_qdisc(name: &str, kind: &str) -> io::Result<()> {
 /// # Errors
 /// Fails with the kernel's error: `EINVAL` of a kind that does not take its parameters as it reports them.
 pub fn restore_root_qdisc(name: &str, kind: &str, handle: u32, options: &[u8]) -> io::Result<()> {
-    put(&traffic_control(index(name)?, handle), kind, options)
+    replace_qdisc(&traffic_control(device_index(name)?, handle), kind, options)
 }
 
-fn put(place: &[u8], kind: &str, options: &[u8]) -> io::Result<()> {
+fn replace_qdisc(place: &[u8], kind: &str, options: &[u8]) -> io::Result<()> {
     let mut payload = place.to_vec();
-    push_attribute(&mut payload, libc::TCA_KIND, &terminated(kind));
+    push_attribute(&mut payload, libc::TCA_KIND, &nul_terminated(kind));
     if !options.is_empty() {
         push_attribute(&mut payload, libc::TCA_OPTIONS, options);
     }
     let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
-    request(&message(libc::RTM_NEWQDISC, flags, &payload))
+    send_request(&netlink_message(libc::RTM_NEWQDISC, flags, &payload))
 }
 
 /// Takes the discipline at the root of device `name` away; the kernel puts its default there.
@@ -73,7 +73,7 @@ fn put(place: &[u8], kind: &str, options: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Fails with the kernel's error: `ENOENT` where the default is there already.
 pub fn delete_root_qdisc(name: &str) -> io::Result<()> {
-    request(&message(libc::RTM_DELQDISC, libc::NLM_F_ACK, &traffic_control(index(name)?, 0)))
+    send_request(&netlink_message(libc::RTM_DELQDISC, libc::NLM_F_ACK, &traffic_control(device_index(name)?, 0)))
 }
 
 /// `TC_H_ROOT`.
@@ -84,7 +84,7 @@ fn traffic_control(index: u32, handle: u32) -> Vec<u8> {
     [0, index, handle, ROOT, 0].map(u32::to_ne_bytes).concat()
 }
 
-fn index(name: &str) -> io::Result<u32> {
+fn device_index(name: &str) -> io::Result<u32> {
     Ok(name_to_index(socket(AddressFamily::INET, SocketType::DGRAM, None)?, name)?)
 }
 

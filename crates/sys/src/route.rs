@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-use crate::dump::{HEADER_LENGTH, acknowledged, address_bytes, attribute, message, number};
+use crate::dump::{HEADER_LENGTH, address_bytes, attribute, check_acknowledgement, netlink_message, parse_u32};
 use crate::namespace::NetNamespace;
 
 /// `struct ifinfomsg`; all zeros names no device by its number.
@@ -23,7 +23,7 @@ const VETH_INFO_PEER: u16 = 1;
 /// Fails with the kernel's error: `PermissionDenied` without the capability in both namespaces, `AlreadyExists` if one
 /// of them has a device of that name.
 pub fn create_veth(name: &str, [first, second]: [&NetNamespace; 2]) -> io::Result<()> {
-    request(&create_veth_request(name, [first, second].map(|network| network.as_fd().as_raw_fd())))
+    send_request(&create_veth_request(name, [first, second].map(|network| network.as_fd().as_raw_fd())))
 }
 
 fn create_veth_request(name: &str, [first, second]: [i32; 2]) -> Vec<u8> {
@@ -36,12 +36,12 @@ fn create_veth_request(name: &str, [first, second]: [i32; 2]) -> Vec<u8> {
     let mut link = NO_DEVICE.to_vec();
     push_place(&mut link, name, first);
     push_attribute(&mut link, libc::IFLA_LINKINFO, &kind);
-    message(libc::RTM_NEWLINK, libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL, &link)
+    netlink_message(libc::RTM_NEWLINK, libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL, &link)
 }
 
 /// Name and network namespace of a new device.
 fn push_place(attributes: &mut Vec<u8>, name: &str, network: i32) {
-    push_attribute(attributes, libc::IFLA_IFNAME, &terminated(name));
+    push_attribute(attributes, libc::IFLA_IFNAME, &nul_terminated(name));
     push_attribute(attributes, libc::IFLA_NET_NS_FD, &network.to_ne_bytes());
 }
 
@@ -50,25 +50,25 @@ fn push_place(attributes: &mut Vec<u8>, name: &str, network: i32) {
 /// # Errors
 /// Fails with the kernel's error.
 pub(crate) fn set_link(name: &str, attribute: u16, value: u32) -> io::Result<()> {
-    request(&set_link_request(name, attribute, value))
+    send_request(&set_link_request(name, attribute, value))
 }
 
 /// `RTM_SETLINK` for the device of that name.
 fn set_link_request(name: &str, attribute: u16, value: u32) -> Vec<u8> {
     let mut link = named_link(name);
     push_attribute(&mut link, attribute, &value.to_ne_bytes());
-    message(libc::RTM_SETLINK, libc::NLM_F_ACK, &link)
+    netlink_message(libc::RTM_SETLINK, libc::NLM_F_ACK, &link)
 }
 
 /// `RTM_GETLINK` for the device of that name, which is answered with the device and not with an acknowledgement.
 pub(crate) fn get_link_request(name: &str) -> Vec<u8> {
-    message(libc::RTM_GETLINK, 0, &named_link(name))
+    netlink_message(libc::RTM_GETLINK, 0, &named_link(name))
 }
 
 /// `struct ifinfomsg` with the name of a device.
 fn named_link(name: &str) -> Vec<u8> {
     let mut link = NO_DEVICE.to_vec();
-    push_attribute(&mut link, libc::IFLA_IFNAME, &terminated(name));
+    push_attribute(&mut link, libc::IFLA_IFNAME, &nul_terminated(name));
     link
 }
 
@@ -81,7 +81,7 @@ pub fn output_device(target: IpAddr) -> io::Result<String> {
     let answer = ask(&route_request(target), &mut answer)?;
     let unknown = || io::Error::new(io::ErrorKind::InvalidData, "an answer without a device");
     let index = attribute(answer.get(HEADER_LENGTH + ROUTE_LENGTH..).unwrap_or_default(), libc::RTA_OIF);
-    let index = index.and_then(number).ok_or_else(unknown)?;
+    let index = index.and_then(parse_u32).ok_or_else(unknown)?;
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     Ok(index_to_name(&socket, index)?)
 }
@@ -95,24 +95,24 @@ fn route_request(target: IpAddr) -> Vec<u8> {
     let mut route = vec![0; ROUTE_LENGTH];
     route[..2].copy_from_slice(&[family as u8, (address.len() * 8) as u8]);
     push_attribute(&mut route, libc::RTA_DST, &address);
-    message(libc::RTM_GETROUTE, 0, &route)
+    netlink_message(libc::RTM_GETROUTE, 0, &route)
 }
 
 /// Sends a request, and waits for the kernel to say what became of it.
-pub(crate) fn request(message: &[u8]) -> io::Result<()> {
-    acknowledged(exchange(message, &mut [0; 1024])?)
+pub(crate) fn send_request(message: &[u8]) -> io::Result<()> {
+    check_acknowledgement(exchange_messages(message, &mut [0; 1024])?)
 }
 
 /// Sends a request, and waits for the answer.
 pub(crate) fn ask<'a>(message: &[u8], buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
-    let answer = exchange(message, buffer)?;
+    let answer = exchange_messages(message, buffer)?;
     if answer.get(4..6) == Some(&libc::NLMSG_ERROR.to_ne_bytes()[..2]) {
-        acknowledged(answer)?;
+        check_acknowledgement(answer)?;
     }
     Ok(answer)
 }
 
-fn exchange<'a>(message: &[u8], buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+fn exchange_messages<'a>(message: &[u8], buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     // Protocol 0 of this family is NETLINK_ROUTE.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     send(&socket, message, SendFlags::empty())?;
@@ -120,7 +120,7 @@ fn exchange<'a>(message: &[u8], buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     Ok(&buffer[..length])
 }
 
-pub(crate) fn terminated(name: &str) -> Vec<u8> {
+pub(crate) fn nul_terminated(name: &str) -> Vec<u8> {
     name.bytes().chain([0]).collect()
 }
 

@@ -6,8 +6,8 @@ use std::io;
 use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::dump::{address_of, attribute, attributes, dump, message, number, text};
-use crate::route::{push_attribute, request};
+use crate::dump::{address_of, attribute, dump_list, netlink_message, parse_attributes, parse_text, parse_u32};
+use crate::route::{push_attribute, send_request};
 
 /// Metrics of a route that are numbers, by the names of `ip route` and their numbers in `linux/rtnetlink.h`.
 pub const NUMERIC_METRICS: [(&str, u16); 14] = [
@@ -32,7 +32,7 @@ const CONGESTION_METRIC: u16 = 16;
 
 /// A unicast route of the main table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct UnicastRoute {
     /// `default`, `default6` for IPv6, or a network: `10.0.0.0/8`.
     pub destination: String,
     /// The device that it leads to, where it is one alone.
@@ -44,7 +44,7 @@ pub struct Route {
     raw: Vec<u8>,
 }
 
-impl Route {
+impl UnicastRoute {
     /// Returns true if the route is one of IPv6.
     pub fn is_ipv6(&self) -> bool {
         self.raw.first().copied().map(i32::from) == Some(libc::AF_INET6)
@@ -55,15 +55,15 @@ impl Route {
 ///
 /// # Errors
 /// Fails with the kernel's error.
-pub fn routes() -> io::Result<Vec<Route>> {
+pub fn list_routes() -> io::Result<Vec<UnicastRoute>> {
     let names = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
         let mut header = [0; HEADER];
         header[0] = family as u8;
-        let listed = dump(None, libc::RTM_GETROUTE, &header, &mut |kind, message| {
+        let listed = dump_list(None, libc::RTM_GETROUTE, &header, &mut |kind, message| {
             let name = |index| index_to_name(&names, index).ok();
-            found.extend((kind == libc::RTM_NEWROUTE).then(|| route(message, name)).flatten());
+            found.extend((kind == libc::RTM_NEWROUTE).then(|| parse_route(message, name)).flatten());
         });
         // A kernel without IPv6 has no such routes.
         if family == libc::AF_INET {
@@ -78,14 +78,14 @@ pub fn routes() -> io::Result<Vec<Route>> {
 /// # Errors
 /// `InvalidInput` for a name that is none of [`NUMERIC_METRICS`], `Unsupported` for a route that is kept by router
 /// advertisements; else what the kernel says, as `ENOENT` where the route is gone.
-pub fn set_route_metric(route: &Route, name: &str, value: Option<u32>) -> io::Result<()> {
+pub fn set_route_metric(route: &UnicastRoute, name: &str, value: Option<u32>) -> io::Result<()> {
     let metric = NUMERIC_METRICS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
     let metric = metric.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "there is no such metric"))?;
     if route.is_advertised {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel keeps it by router advertisements"));
     }
     let payload = with_metric(&route.raw, metric, value);
-    request(&message(libc::RTM_NEWROUTE, libc::NLM_F_ACK | libc::NLM_F_REPLACE, &payload))
+    send_request(&netlink_message(libc::RTM_NEWROUTE, libc::NLM_F_ACK | libc::NLM_F_REPLACE, &payload))
 }
 
 /// `linux/rtnetlink.h`: seconds after which a route goes by itself.
@@ -94,17 +94,17 @@ const RTA_EXPIRES: u16 = 23;
 /// `struct rtmsg`.
 const HEADER: usize = 12;
 
-fn route(message: &[u8], name: impl FnOnce(u32) -> Option<String>) -> Option<Route> {
+fn parse_route(message: &[u8], name: impl FnOnce(u32) -> Option<String>) -> Option<UnicastRoute> {
     let (header, rest) = message.split_at_checked(HEADER)?;
     let of = |wanted| attribute(rest, wanted);
-    let table = of(libc::RTA_TABLE).and_then(number).unwrap_or(header[4].into());
+    let table = of(libc::RTA_TABLE).and_then(parse_u32).unwrap_or(header[4].into());
     if table != u32::from(libc::RT_TABLE_MAIN) || header[7] != libc::RTN_UNICAST {
         return None;
     }
-    Some(Route {
-        destination: destination(header[0], header[1], of(libc::RTA_DST))?,
-        device: of(libc::RTA_OIF).and_then(number).and_then(name),
-        metrics: of(libc::RTA_METRICS).map(metrics).unwrap_or_default(),
+    Some(UnicastRoute {
+        destination: destination_text(header[0], header[1], of(libc::RTA_DST))?,
+        device: of(libc::RTA_OIF).and_then(parse_u32).and_then(name),
+        metrics: of(libc::RTA_METRICS).map(parse_metrics).unwrap_or_default(),
         is_advertised: is_advertised(header, of(libc::RTA_CACHEINFO).and_then(seconds_left)),
         raw: message.to_vec(),
     })
@@ -123,25 +123,25 @@ const ADVERTISED: u8 = 9;
 fn seconds_left(cache: &[u8]) -> Option<u32> {
     /// `USER_HZ`.
     const TICKS: u32 = 100;
-    let ticks = number(cache.get(8..)?)?;
+    let ticks = parse_u32(cache.get(8..)?)?;
     // Below zero it is over.
     (1..=i32::MAX.cast_unsigned()).contains(&ticks).then(|| ticks.div_ceil(TICKS))
 }
 
-fn destination(family: u8, length: u8, address: Option<&[u8]>) -> Option<String> {
+fn destination_text(family: u8, length: u8, address: Option<&[u8]>) -> Option<String> {
     let Some(address) = address.filter(|_| length > 0) else {
         return Some(if i32::from(family) == libc::AF_INET { "default" } else { "default6" }.to_owned());
     };
     Some(format!("{}/{length}", address_of(family.into(), address)?))
 }
 
-fn metrics(nested: &[u8]) -> BTreeMap<String, String> {
-    let named = attributes(nested).filter_map(|(kind, value)| {
+fn parse_metrics(nested: &[u8]) -> BTreeMap<String, String> {
+    let named = parse_attributes(nested).filter_map(|(kind, value)| {
         if kind == CONGESTION_METRIC {
-            return Some(("congctl".to_owned(), text(value)));
+            return Some(("congctl".to_owned(), parse_text(value)));
         }
         let (name, _) = NUMERIC_METRICS.iter().find(|(_, number)| *number == kind)?;
-        Some(((*name).to_owned(), number(value)?.to_string()))
+        Some(((*name).to_owned(), parse_u32(value)?.to_string()))
     });
     named.collect()
 }
@@ -156,10 +156,10 @@ fn with_metric(raw: &[u8], metric: u16, value: Option<u32>) -> Vec<u8> {
         payload = [fixed, &(u32::from_ne_bytes(*flags) & FLAGS_TO_KEEP).to_ne_bytes()].concat();
     }
     let mut metrics = Vec::new();
-    for (kind, attribute) in attributes(rest) {
+    for (kind, attribute) in parse_attributes(rest) {
         match kind {
             libc::RTA_METRICS => {
-                for (other, value) in attributes(attribute).filter(|(other, _)| *other != metric) {
+                for (other, value) in parse_attributes(attribute).filter(|(other, _)| *other != metric) {
                     push_attribute(&mut metrics, other, value);
                 }
             }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_metric_comes_and_goes_and_the_others_stay() {
-        let read = |raw: &[u8]| route(raw, |_| None).unwrap();
+        let read = |raw: &[u8]| parse_route(raw, |_| None).unwrap();
         let before = example(&[(3, 65_535)]);
         let after = with_metric(&before, 11, Some(30));
         let expected =
@@ -215,9 +215,9 @@ mod tests {
         let cache = |ticks: u32| [0, 0, ticks, 0, 0, 0, 0, 0].map(u32::to_ne_bytes).concat();
         push_attribute(&mut raw, libc::RTA_CACHEINFO, &cache(49_901));
         let after = with_metric(&raw, 11, Some(30));
-        let expires = attributes(&after[HEADER..]).find(|(kind, _)| *kind == RTA_EXPIRES).map(|(_, value)| value);
-        assert_eq!(expires.and_then(number), Some(500));
-        assert!(attributes(&after[HEADER..]).all(|(kind, _)| kind != libc::RTA_CACHEINFO));
+        let expires = parse_attributes(&after[HEADER..]).find(|(kind, _)| *kind == RTA_EXPIRES).map(|(_, value)| value);
+        assert_eq!(expires.and_then(parse_u32), Some(500));
+        assert!(parse_attributes(&after[HEADER..]).all(|(kind, _)| kind != libc::RTA_CACHEINFO));
         assert_eq!([cache(0), cache(u32::MAX)].map(|cache| seconds_left(&cache)), [None, None]);
     }
 
@@ -237,19 +237,19 @@ mod tests {
         }
         raw[0] = libc::AF_INET6 as u8;
         raw[5] = 9;
-        let refused = set_route_metric(&route(&raw, |_| None).unwrap(), "window", Some(1)).unwrap_err();
+        let refused = set_route_metric(&parse_route(&raw, |_| None).unwrap(), "window", Some(1)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
     }
 
     #[test]
     fn the_routes_of_this_host_are_read() {
-        assert!(routes().is_ok());
+        assert!(list_routes().is_ok());
     }
 
     proptest! {
         #[test]
         fn any_route_is_read(bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
-            let _ = route(&bytes, |_| None);
+            let _ = parse_route(&bytes, |_| None);
             let _ = with_metric(&bytes, 11, Some(10));
         }
     }

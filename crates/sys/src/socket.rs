@@ -8,8 +8,8 @@ use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::dump::number;
-use crate::tcp_info::{MAX_TCP_INFO, decode};
+use crate::dump::parse_u32;
+use crate::tcp_info::{MAX_TCP_INFO, decode_tcp_info};
 
 /// Longest that is asked for of a packet that opened a connection: its headers without what IPv6 may put between them.
 const MAX_SAVED_SYN: usize = 120;
@@ -27,7 +27,7 @@ const SO_BUF_LOCK: i32 = 72;
 /// Fails as `getsockopt` does, for example for a descriptor that is not a TCP socket.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_TCP_INFO];
-    Ok(decode(option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?))
+    Ok(decode_tcp_info(socket_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?))
 }
 
 /// Memory of a socket (`SO_MEMINFO`, Linux 4.12).
@@ -36,7 +36,7 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
 /// Fails as `getsockopt` does.
 pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MEMINFO_WORDS * 4];
-    Ok(memory_of(option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?))
+    Ok(memory_of(socket_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?))
 }
 
 /// Lets the kernel keep the packet that opens a connection for each that `listener` takes in (`TCP_SAVE_SYN`, Linux
@@ -55,7 +55,7 @@ pub fn save_syn(listener: impl AsFd) -> io::Result<()> {
 /// Fails as `getsockopt` does, for example for headers that are longer than 120 bytes.
 pub fn saved_syn(connection: impl AsFd) -> io::Result<Vec<u8>> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_SAVED_SYN];
-    Ok(option(connection.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut bytes)?.to_vec())
+    Ok(socket_option(connection.as_fd(), libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut bytes)?.to_vec())
 }
 
 /// Returns true for each buffer of a socket, send buffer first, that a program fixed itself
@@ -70,8 +70,8 @@ pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     let socket = pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?;
     let mut bytes = [MaybeUninit::<u8>::uninit(); 4];
-    let answer = option(socket.as_fd(), libc::SOL_SOCKET, SO_BUF_LOCK, &mut bytes)?;
-    let locks = number(answer).unwrap_or_default();
+    let answer = socket_option(socket.as_fd(), libc::SOL_SOCKET, SO_BUF_LOCK, &mut bytes)?;
+    let locks = parse_u32(answer).unwrap_or_default();
     Ok([locks & 1 != 0, locks & 2 != 0])
 }
 
@@ -86,7 +86,7 @@ pub fn unfix_buffers(socket: impl AsFd) -> io::Result<()> {
 
 /// The kernel's answer, of whatever length.
 pub(crate) fn memory_of(answer: &[u8]) -> SocketMemory {
-    let word = |index: usize| answer.get(index * 4..).and_then(number).map_or(0, u64::from);
+    let word = |index: usize| answer.get(index * 4..).and_then(parse_u32).map_or(0, u64::from);
     let size = |index| ByteCount::new(word(index));
     SocketMemory {
         rmem_alloc: size(0),
@@ -116,7 +116,7 @@ pub(crate) fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8])
 }
 
 /// `getsockopt` into `buffer`; the part that the kernel filled.
-pub(crate) fn option<'b>(
+pub(crate) fn socket_option<'b>(
     socket: BorrowedFd<'_>,
     level: i32,
     name: i32,

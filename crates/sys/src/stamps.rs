@@ -7,13 +7,13 @@ use std::os::fd::AsFd;
 use fullpipe_units::Span;
 
 use crate::control::control_messages;
-use crate::datagrams::time;
+use crate::datagrams::parse_timespec;
 use crate::message;
 use crate::socket::set_option;
 
 /// A message, and when the kernel passed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamped {
+pub struct TimestampedMessage {
     /// Bytes of it that are in the buffer.
     pub length: usize,
     /// Source of the message, if that is an IP address.
@@ -23,7 +23,7 @@ pub struct Stamped {
 }
 
 /// Has the kernel report when each message arrived and, if they are asked for, when each left (`SO_TIMESTAMPING`, by
-/// software). The second come with the messages themselves to [`departure`].
+/// software). The second come with the messages themselves to [`receive_departure`].
 ///
 /// # Errors
 /// Fails as `setsockopt` does.
@@ -37,28 +37,32 @@ pub fn stamp_passages(socket: impl AsFd, departures: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// Fails as `recvmsg` does: with `WouldBlock` where there is none.
-pub fn arrival(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Stamped> {
-    receive(socket, buffer, libc::MSG_DONTWAIT)
+pub fn receive_arrival(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<TimestampedMessage> {
+    receive_timestamped(socket, buffer, libc::MSG_DONTWAIT)
 }
 
 /// The next message that has left, with all its headers before it; waits for none.
 ///
 /// # Errors
 /// Fails as `recvmsg` does: with `WouldBlock` where none has.
-pub fn departure(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Stamped> {
-    receive(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)
+pub fn receive_departure(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<TimestampedMessage> {
+    receive_timestamped(socket, buffer, libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE)
 }
 
-fn receive(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::Result<Stamped> {
-    let message = message::receive(socket, buffer, flags)?;
-    Ok(Stamped { length: message.length, from: message.name(), at: software_stamp(&message.stated.0) })
+fn receive_timestamped(socket: impl AsFd, buffer: &mut [u8], flags: i32) -> io::Result<TimestampedMessage> {
+    let message = message::receive_message(socket, buffer, flags)?;
+    Ok(TimestampedMessage {
+        length: message.length,
+        from: message.peer_address(),
+        at: software_stamp(&message.stated.0),
+    })
 }
 
 /// The stamp that the kernel made by software: the first of `struct scm_timestamping`.
 fn software_stamp(stated: &[u8]) -> Option<Span> {
     let is_stamp = (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
     let found = control_messages(stated).find(|message| (message.level, message.kind) == is_stamp)?;
-    time(found.data).filter(|stamp| *stamp > Span::ZERO)
+    parse_timespec(found.data).filter(|stamp| *stamp > Span::ZERO)
 }
 
 #[cfg(test)]
@@ -73,7 +77,7 @@ mod tests {
     }
 
     /// Returns the first message that arrives within five seconds.
-    fn eventually(mut read: impl FnMut() -> io::Result<Stamped>) -> Stamped {
+    fn eventually(mut read: impl FnMut() -> io::Result<TimestampedMessage>) -> TimestampedMessage {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
             match read() {
@@ -99,9 +103,9 @@ mod tests {
                 let before = now();
                 left.send(b"from left to right").unwrap();
                 let mut buffer = [0; 100];
-                let gone = eventually(|| departure(&left, &mut buffer));
+                let gone = eventually(|| receive_departure(&left, &mut buffer));
                 assert!(buffer[..gone.length].ends_with(b"from left to right"));
-                let come = eventually(|| arrival(&right, &mut buffer));
+                let come = eventually(|| receive_arrival(&right, &mut buffer));
                 assert_eq!((come.length, come.from), (18, left.local_addr().ok()));
                 match gone.at.zip(come.at) {
                     Some((gone, come)) => break (before, gone, come),
@@ -118,7 +122,7 @@ mod tests {
     fn where_nothing_came_nobody_waits() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         stamp_passages(&socket, true).unwrap();
-        for nothing in [arrival(&socket, &mut [0; 8]), departure(&socket, &mut [0; 8])] {
+        for nothing in [receive_arrival(&socket, &mut [0; 8]), receive_departure(&socket, &mut [0; 8])] {
             assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         }
     }

@@ -23,8 +23,8 @@ const SSTHRESH_NEVER_SET: u32 = 0x7fff_ffff;
 /// Decodes what `getsockopt(TCP_INFO)` returned, of whatever length.
 ///
 /// Offsets are those of `include/uapi/linux/tcp.h`, naturally aligned and native-endian.
-pub fn decode(bytes: &[u8]) -> TcpInfo {
-    let field = Fields(bytes);
+pub fn decode_tcp_info(bytes: &[u8]) -> TcpInfo {
+    let field = TcpInfoReader(bytes);
     let options = field.u8(5);
     let option = |bit: u8| options.map(|set| set & bit != 0);
     TcpInfo {
@@ -120,10 +120,10 @@ fn congestion_state(number: u8) -> Option<CongestionState> {
 }
 
 /// Reads at an offset, or nothing where the kernel's answer ends before it.
-struct Fields<'a>(&'a [u8]);
+struct TcpInfoReader<'a>(&'a [u8]);
 
-impl Fields<'_> {
-    fn at<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+impl TcpInfoReader<'_> {
+    fn bytes_at<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.0.get(offset..offset + N)?.try_into().ok()
     }
 
@@ -132,15 +132,15 @@ impl Fields<'_> {
     }
 
     fn u16(&self, offset: usize) -> Option<u16> {
-        self.at(offset).map(u16::from_ne_bytes)
+        self.bytes_at(offset).map(u16::from_ne_bytes)
     }
 
     fn u32(&self, offset: usize) -> Option<u32> {
-        self.at(offset).map(u32::from_ne_bytes)
+        self.bytes_at(offset).map(u32::from_ne_bytes)
     }
 
     fn u64(&self, offset: usize) -> Option<u64> {
-        self.at(offset).map(u64::from_ne_bytes)
+        self.bytes_at(offset).map(u64::from_ne_bytes)
     }
 
     fn segments(&self, offset: usize) -> Option<SegCount> {
@@ -185,7 +185,7 @@ mod tests {
                 bytes[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
             }
         }
-        decode(&bytes)
+        decode_tcp_info(&bytes)
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         bytes[76..80].copy_from_slice(&SSTHRESH_NEVER_SET.to_ne_bytes());
         bytes[104..112].copy_from_slice(&u64::MAX.to_ne_bytes());
         bytes[148..152].copy_from_slice(&u32::MAX.to_ne_bytes());
-        let info = decode(&bytes);
+        let info = decode_tcp_info(&bytes);
         assert_eq!((info.ssthresh, info.pacing_rate, info.min_rtt, info.rcv_rtt), (None, None, None, None));
     }
 
@@ -231,7 +231,7 @@ mod tests {
         let mut bytes = vec![0_u8; MAX_TCP_INFO];
         bytes[5] = OPTION_WSCALE | OPTION_SACK;
         bytes[6] = 0xa7;
-        let info = decode(&bytes);
+        let info = decode_tcp_info(&bytes);
         assert_eq!((info.snd_wscale, info.rcv_wscale), (Some(7), Some(10)));
         assert_eq!((info.window_scaling, info.sack, info.timestamps), (Some(true), Some(true), Some(false)));
     }
@@ -239,7 +239,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_answer_of_any_length_is_decoded(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = decode(&bytes);
+            let _ = decode_tcp_info(&bytes);
         }
     }
 }

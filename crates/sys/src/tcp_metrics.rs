@@ -6,7 +6,7 @@ use fullpipe_record::HostMemory;
 use fullpipe_units::{SegCount, Span};
 use rustix::net::netlink;
 
-use crate::dump::{address_of, attribute, dump, number};
+use crate::dump::{address_of, attribute, dump_list, parse_u32};
 use crate::route::push_attribute;
 
 /// Reads the metrics that are kept in the calling thread's network namespace.
@@ -14,11 +14,11 @@ use crate::route::push_attribute;
 /// # Errors
 /// Fails with the kernel's error: `NotFound` where it has no such memory.
 pub fn tcp_metrics() -> io::Result<Vec<HostMemory>> {
-    let family = family()?;
+    let family = family_number()?;
     let mut found = Vec::new();
-    dump(Some(netlink::GENERIC), family, &[GET, VERSION, 0, 0], &mut |kind, message| {
+    dump_list(Some(netlink::GENERIC), family, &[GET, VERSION, 0, 0], &mut |kind, message| {
         if kind == family {
-            found.extend(message.get(HEADER..).and_then(metrics));
+            found.extend(message.get(HEADER..).and_then(parse_tcp_metrics));
         }
     })?;
     Ok(found)
@@ -31,12 +31,12 @@ const GET: u8 = 1;
 const VERSION: u8 = 1;
 
 /// The number of the family "`tcp_metrics`".
-fn family() -> io::Result<u16> {
+fn family_number() -> io::Result<u16> {
     const CONTROL_GET_FAMILY: [u8; HEADER] = [libc::CTRL_CMD_GETFAMILY as u8, 1, 0, 0];
     let mut payload = CONTROL_GET_FAMILY.to_vec();
     push_attribute(&mut payload, libc::CTRL_ATTR_FAMILY_NAME as u16, NAME);
     let mut number = None;
-    dump(Some(netlink::GENERIC), libc::GENL_ID_CTRL as u16, &payload, &mut |_, message| {
+    dump_list(Some(netlink::GENERIC), libc::GENL_ID_CTRL as u16, &payload, &mut |_, message| {
         let of = |wanted: i32| attribute(message.get(HEADER..)?, wanted as u16);
         if of(libc::CTRL_ATTR_FAMILY_NAME) == Some(NAME) {
             number = of(libc::CTRL_ATTR_FAMILY_ID).and_then(<[u8]>::first_chunk).copied().map(u16::from_ne_bytes);
@@ -47,11 +47,11 @@ fn family() -> io::Result<u16> {
 
 const NAME: &[u8] = b"tcp_metrics\0";
 
-fn metrics(rest: &[u8]) -> Option<HostMemory> {
+fn parse_tcp_metrics(rest: &[u8]) -> Option<HostMemory> {
     let address = |kind, family| address_of(family, attribute(rest, kind)?);
     let address = address(1, libc::AF_INET).or_else(|| address(2, libc::AF_INET6))?;
     let values = attribute(rest, 6).unwrap_or_default();
-    let value = |wanted| attribute(values, wanted).and_then(number);
+    let value = |wanted| attribute(values, wanted).and_then(parse_u32);
     let segments = |kind| value(kind).map(|count| SegCount::new(count.into()));
     Some(HostMemory {
         address: address.to_string(),
@@ -75,7 +75,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_memory_is_read(bytes in proptest::collection::vec(any::<u8>(), 0..96)) {
-            let _ = metrics(&bytes);
+            let _ = parse_tcp_metrics(&bytes);
         }
     }
 }

@@ -14,7 +14,7 @@ const TRAINS_OF_UDP: libc::c_uint = 0x20 | 0x40;
 
 /// The work that a TUN device leaves undone on the packets that it gives to its reader, and takes from its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offload {
+pub enum TunOffload {
     /// Checksums: each packet is a single one.
     Checksums,
     /// Checksums, and the cutting of trains of TCP and UDP into segments.
@@ -28,7 +28,7 @@ pub enum Offload {
 /// # Errors
 /// `PermissionDenied` or `NotFound` where `/dev/net/tun` is closed or missing, and what the kernel says to the
 /// requests.
-pub fn open_tun(name: &str, offload: Offload) -> io::Result<File> {
+pub fn open_tun(name: &str, offload: TunOffload) -> io::Result<File> {
     let tun = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
     let mut request = interface_request(name)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
@@ -40,11 +40,11 @@ pub fn open_tun(name: &str, offload: Offload) -> io::Result<File> {
     Ok(tun)
 }
 
-fn set_offload(tun: &File, offload: Offload) -> io::Result<()> {
+fn set_offload(tun: &File, offload: TunOffload) -> io::Result<()> {
     // Linux before 6.2 knows no trains of UDP, and refuses what it does not know.
     let [first, second] = match offload {
-        Offload::Checksums => [CHECKSUMS; 2],
-        Offload::Trains => [CHECKSUMS | TRAINS_OF_TCP | TRAINS_OF_UDP, CHECKSUMS | TRAINS_OF_TCP],
+        TunOffload::Checksums => [CHECKSUMS; 2],
+        TunOffload::Trains => [CHECKSUMS | TRAINS_OF_TCP | TRAINS_OF_UDP, CHECKSUMS | TRAINS_OF_TCP],
     };
     request_offload(tun, first).or_else(|_| request_offload(tun, second))
 }

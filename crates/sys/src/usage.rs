@@ -19,7 +19,7 @@ pub struct CpuTime {
 
 impl CpuTime {
     /// Returns both together.
-    pub fn total(self) -> Span {
+    pub fn total_time(self) -> Span {
         self.user + self.system
     }
 }
@@ -91,10 +91,10 @@ pub fn wait_with_usage(child: Child) -> io::Result<(ExitStatus, ChildUsage)> {
 }
 
 fn cpu_time(usage: &libc::rusage) -> CpuTime {
-    CpuTime { user: span(usage.ru_utime), system: span(usage.ru_stime) }
+    CpuTime { user: span_from_timeval(usage.ru_utime), system: span_from_timeval(usage.ru_stime) }
 }
 
-fn span(time: libc::timeval) -> Span {
+fn span_from_timeval(time: libc::timeval) -> Span {
     Span::from_secs(time.tv_sec as u64) + Span::from_micros(time.tv_usec as u64)
 }
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_time_of_a_child_is_that_of_the_children() {
-        let total = || children_cpu_time().unwrap().total();
+        let total = || children_cpu_time().unwrap().total_time();
         let before = total();
         let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
         Command::new("sh").args(["-c", script]).status().unwrap();

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::control::control_messages;
-use crate::dump::number;
+use crate::dump::parse_u32;
 use crate::mapping::Mapping;
 use crate::message;
 use crate::socket::set_option;
@@ -22,7 +22,7 @@ const LAST: usize = 12;
 
 /// The outcome of sends without a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Completions {
+pub struct ZeroCopyCompletions {
     /// Sends of which the kernel needs the data no longer.
     pub done: u64,
     /// Of these, how many it copied after all: over loopback, and where the device cannot gather.
@@ -34,12 +34,12 @@ pub struct Completions {
 /// The kernel may go on sending them after they are dropped here: it holds the pages, and no other
 /// allocation gets them before it lets go.
 #[derive(Debug)]
-pub struct Pages(Mapping);
+pub struct MappedPages(Mapping);
 
 // SAFETY: a shared reference only reads.
-unsafe impl Sync for Pages {}
+unsafe impl Sync for MappedPages {}
 
-impl Pages {
+impl MappedPages {
     /// `length` bytes, all zero.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Pages {
     }
 }
 
-impl Deref for Pages {
+impl Deref for MappedPages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -58,7 +58,7 @@ impl Deref for Pages {
     }
 }
 
-impl DerefMut for Pages {
+impl DerefMut for MappedPages {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and this is the only way to them.
         unsafe { std::slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.length) }
@@ -74,12 +74,12 @@ pub fn allow_zero_copy(socket: impl AsFd) -> io::Result<()> {
 }
 
 /// Sends the first `length` bytes of `pages`, or all of them where there are fewer, without a copy on a socket that was
-/// allowed to; how many the kernel took. Each call that takes any is one send whose end [`completions`] reports later.
+/// allowed to; how many the kernel took. Each call that takes any is one send whose end [`receive_completions`] reports later.
 ///
 /// # Errors
 /// Fails as `send` does: with `ENOBUFS` where notices of completed sends fill the room for them, or pages may not be
 /// locked.
-pub fn send_zero_copy(socket: impl AsFd, pages: &Pages, length: usize) -> io::Result<usize> {
+pub fn send_zero_copy(socket: impl AsFd, pages: &MappedPages, length: usize) -> io::Result<usize> {
     let data = &pages[..length.min(pages.len())];
     let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
     // SAFETY: the descriptor is open for the borrow; the kernel reads `data` now, and later through pages that it
@@ -92,14 +92,14 @@ pub fn send_zero_copy(socket: impl AsFd, pages: &Pages, length: usize) -> io::Re
 ///
 /// # Errors
 /// Fails as `recvmsg` does, but for an empty queue.
-pub fn completions(socket: impl AsFd) -> io::Result<Completions> {
-    let mut total = Completions::default();
+pub fn receive_completions(socket: impl AsFd) -> io::Result<ZeroCopyCompletions> {
+    let mut total = ZeroCopyCompletions::default();
     loop {
-        let message = match message::receive(&socket, &mut [], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
+        let message = match message::receive_message(&socket, &mut [], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(total),
             received => received?,
         };
-        for notice in control_messages(&message.stated.0).filter_map(|message| notice(message.data)) {
+        for notice in control_messages(&message.stated.0).filter_map(|message| parse_notice(message.data)) {
             total.done += notice.done;
             total.copied += notice.copied;
         }
@@ -107,14 +107,14 @@ pub fn completions(socket: impl AsFd) -> io::Result<Completions> {
 }
 
 /// A `struct sock_extended_err` about sends from a first to a last, whose numbers wrap at 2³².
-fn notice(stated: &[u8]) -> Option<Completions> {
-    let word = |at: usize| number(stated.get(at..)?);
+fn parse_notice(stated: &[u8]) -> Option<ZeroCopyCompletions> {
+    let word = |at: usize| parse_u32(stated.get(at..)?);
     let (first, last) = (word(FIRST)?, word(LAST)?);
     if stated.get(ORIGIN) != Some(&ORIGIN_ZERO_COPY) {
         return None;
     }
     let done = u64::from(last.wrapping_sub(first)) + 1;
-    Some(Completions { done, copied: if stated[CODE] & CODE_COPIED == 0 { 0 } else { done } })
+    Some(ZeroCopyCompletions { done, copied: if stated[CODE] & CODE_COPIED == 0 { 0 } else { done } })
 }
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
         let left = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut right = listener.accept().unwrap().0;
         allow_zero_copy(&left).unwrap();
-        let mut pages = Pages::new(30_000).unwrap();
+        let mut pages = MappedPages::new(30_000).unwrap();
         pages.iter_mut().zip(0_u8..=255).for_each(|(byte, value)| *byte = value);
         for _ in 0..3 {
             assert_eq!(send_zero_copy(&left, &pages, 30_000).unwrap(), 30_000);
@@ -138,21 +138,21 @@ mod tests {
         let mut read = vec![1; 90_000];
         right.read_exact(&mut read).unwrap();
         assert!(read[..30_000] == pages[..] && read[60_000..] == pages[..]);
-        let (mut total, deadline) = (Completions::default(), Instant::now() + Duration::from_secs(5));
+        let (mut total, deadline) = (ZeroCopyCompletions::default(), Instant::now() + Duration::from_secs(5));
         while total.done < 3 && Instant::now() < deadline {
-            let found = completions(&left).unwrap();
-            total = Completions { done: total.done + found.done, copied: total.copied + found.copied };
+            let found = receive_completions(&left).unwrap();
+            total = ZeroCopyCompletions { done: total.done + found.done, copied: total.copied + found.copied };
         }
-        assert_eq!(total, Completions { done: 3, copied: 3 });
+        assert_eq!(total, ZeroCopyCompletions { done: 3, copied: 3 });
     }
 
     #[test]
     fn a_socket_without_leave_copies_and_says_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let left = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert_eq!(send_zero_copy(&left, &Pages::new(10).unwrap(), 100).unwrap(), 10);
-        assert_eq!(completions(&left).unwrap(), Completions::default());
-        assert!(Pages::new(0).is_err());
+        assert_eq!(send_zero_copy(&left, &MappedPages::new(10).unwrap(), 100).unwrap(), 10);
+        assert_eq!(receive_completions(&left).unwrap(), ZeroCopyCompletions::default());
+        assert!(MappedPages::new(0).is_err());
     }
 
     #[test]
@@ -161,10 +161,10 @@ mod tests {
         stated[ORIGIN] = ORIGIN_ZERO_COPY;
         stated[FIRST..LAST].copy_from_slice(&u32::MAX.to_ne_bytes());
         stated[LAST..].copy_from_slice(&1_u32.to_ne_bytes());
-        assert_eq!(notice(&stated), Some(Completions { done: 3, copied: 0 }));
+        assert_eq!(parse_notice(&stated), Some(ZeroCopyCompletions { done: 3, copied: 0 }));
         stated[CODE] = CODE_COPIED;
-        assert_eq!(notice(&stated), Some(Completions { done: 3, copied: 3 }));
+        assert_eq!(parse_notice(&stated), Some(ZeroCopyCompletions { done: 3, copied: 3 }));
         stated[ORIGIN] = 2;
-        assert_eq!((notice(&stated), notice(&stated[..12])), (None, None));
+        assert_eq!((parse_notice(&stated), parse_notice(&stated[..12])), (None, None));
     }
 }

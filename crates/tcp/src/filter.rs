@@ -2,37 +2,37 @@
 ///
 /// Kathleen Nichols' algorithm: exact where values rise and fall slowly, and close where they do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Filter {
-    samples: [At; 3],
+pub(crate) struct MinMaxFilter {
+    samples: [FilterSample; 3],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct At {
+struct FilterSample {
     time: u64,
     value: u64,
 }
 
-impl Filter {
+impl MinMaxFilter {
     /// A filter whose value is `value` since `time`.
     pub(crate) const fn new(time: u64, value: u64) -> Self {
-        Self { samples: [At { time, value }; 3] }
+        Self { samples: [FilterSample { time, value }; 3] }
     }
 
-    pub(crate) const fn get(&self) -> u64 {
+    pub(crate) const fn best_value(&self) -> u64 {
         self.samples[0].value
     }
 
     /// Takes a sample into a filter for the greatest value (`minmax_running_max`).
-    pub(crate) fn raise(&mut self, window: u64, time: u64, value: u64) {
-        self.update(window, At { time, value }, |new, old| new >= old);
+    pub(crate) fn raise_max(&mut self, window: u64, time: u64, value: u64) {
+        self.update_samples(window, FilterSample { time, value }, |new, old| new >= old);
     }
 
     /// Takes a sample into a filter for the least value (`minmax_running_min`).
-    pub(crate) fn lower(&mut self, window: u64, time: u64, value: u64) {
-        self.update(window, At { time, value }, |new, old| new <= old);
+    pub(crate) fn lower_min(&mut self, window: u64, time: u64, value: u64) {
+        self.update_samples(window, FilterSample { time, value }, |new, old| new <= old);
     }
 
-    fn update(&mut self, window: u64, new: At, better: impl Fn(u64, u64) -> bool) {
+    fn update_samples(&mut self, window: u64, new: FilterSample, better: impl Fn(u64, u64) -> bool) {
         let [first, second, third] = self.samples;
         if better(new.value, first.value) || new.time.saturating_sub(third.time) > window {
             self.samples = [new; 3];
@@ -43,11 +43,11 @@ impl Filter {
         } else if better(new.value, third.value) {
             self.samples = [first, second, new];
         }
-        self.age(window, new);
+        self.age_samples(window, new);
     }
 
     /// `minmax_subwin_update`: the second and third choice come from later parts of the window.
-    fn age(&mut self, window: u64, new: At) {
+    fn age_samples(&mut self, window: u64, new: FilterSample) {
         let [first, second, third] = self.samples;
         let age = new.time.saturating_sub(first.time);
         if age > window {
@@ -69,21 +69,21 @@ mod tests {
 
     #[test]
     fn the_greatest_of_ten_rounds_is_forgotten_after_them() {
-        let mut filter = Filter::new(0, 0);
+        let mut filter = MinMaxFilter::new(0, 0);
         let mut seen = Vec::new();
         for round in 1..=14 {
-            filter.raise(10, round, if round == 2 { 9 } else { round.min(5) });
-            seen.push(filter.get());
+            filter.raise_max(10, round, if round == 2 { 9 } else { round.min(5) });
+            seen.push(filter.best_value());
         }
         assert_eq!(seen, [1, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 5, 5]);
     }
 
     #[test]
     fn the_least_is_kept_for_its_window() {
-        let mut filter = Filter::new(0, u64::MAX);
+        let mut filter = MinMaxFilter::new(0, u64::MAX);
         for (time, value, least) in [(1, 40, 40), (2, 30, 30), (3, 50, 30), (200, 35, 30), (303, 60, 35)] {
-            filter.lower(300, time, value);
-            assert_eq!(filter.get(), least, "{time}");
+            filter.lower_min(300, time, value);
+            assert_eq!(filter.best_value(), least, "{time}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Linux's TCP as a model: two ends of a connection that carries bulk data one way, without a clock and without
 //! sockets.
 //!
-//! A [`Sender`] takes what a program writes and what the other end acknowledges, and gives [`Burst`]s of segments; a
-//! [`Receiver`] takes bursts and gives [`Ack`]s. Time is an argument of every call. Between the two lies whatever the
+//! A [`Sender`] takes what a program writes and what the other end acknowledges, and gives [`SegmentBurst`]s of segments; a
+//! [`Receiver`] takes bursts and gives [`AckSegment`]s. Time is an argument of every call. Between the two lies whatever the
 //! caller puts there: a path that delays, queues and loses.
 //!
 //! The model counts whole segments of one size, numbered from the first; there is no payload. Each rule names the
@@ -30,8 +30,8 @@ mod scoreboard;
 mod sender;
 mod window;
 
-pub use clock::{Clock, Stamp};
+pub use clock::{HostClock, TimestampValue};
 pub use control::CongestionControl;
-pub use packet::{Ack, Blocks, Burst};
-pub use receiver::{Autotuning, Receiver, ReceiverSetup};
-pub use sender::{Room, Sender, SenderSetup};
+pub use packet::{AckSegment, SackBlocks, SegmentBurst};
+pub use receiver::{AutotuningRules, Receiver, ReceiverSetup};
+pub use sender::{BufferRoom, Sender, SenderSetup};

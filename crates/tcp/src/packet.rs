@@ -1,18 +1,18 @@
 use fullpipe_units::{ByteCount, SegCount};
 
-use crate::clock::Stamp;
+use crate::clock::TimestampValue;
 
 /// Segments of one size that a sender hands to the network at once, numbered from the first of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Burst {
+pub struct SegmentBurst {
     /// Number of its first segment.
     pub first: u64,
     /// Number of segments.
     pub segments: SegCount,
     /// Time at which they were sent, by the sender's clock.
-    pub stamp: Stamp,
+    pub stamp: TimestampValue,
     /// The latest stamp of the receiver that the sender has seen.
-    pub echo: Stamp,
+    pub echo: TimestampValue,
     /// True if its last segment has the PSH flag.
     pub pushes: bool,
     /// True if it carries no payload and only asks for an acknowledgement: the probe of a closed window.
@@ -21,17 +21,17 @@ pub struct Burst {
 
 /// An acknowledgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ack {
+pub struct AckSegment {
     /// The first segment that has not arrived in order.
     pub next: u64,
     /// The window from there on.
     pub window: ByteCount,
     /// Segments that arrived out of order, and one that arrived twice.
-    pub blocks: Blocks,
+    pub blocks: SackBlocks,
     /// Time at which it was sent, by the receiver's clock.
-    pub stamp: Stamp,
+    pub stamp: TimestampValue,
     /// The stamp of the segment that it answers (`ts_recent`).
-    pub echo: Stamp,
+    pub echo: TimestampValue,
 }
 
 /// Greatest number of blocks in an acknowledgement: the options of a header have 40 bytes.
@@ -40,16 +40,16 @@ const MAX_BLOCKS: usize = 4;
 /// Blocks of a selective acknowledgement (RFC 2018), newest first; where segments arrived twice, a block of those comes
 /// before (RFC 2883). Most acknowledgements have none, and are small.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Blocks(Option<Box<List>>);
+pub struct SackBlocks(Option<Box<BlockList>>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct List {
+struct BlockList {
     count: u8,
     /// From the acknowledged segment on, which a block of what arrived twice lies before, and length.
     blocks: [(i32, u32); MAX_BLOCKS],
 }
 
-impl Blocks {
+impl SackBlocks {
     /// Adds the segments from `start` up to `end` to an acknowledgement of `next`; nothing where there is no room.
     pub(crate) fn push(&mut self, next: u64, (start, end): (u64, u64)) {
         let list = self.0.get_or_insert_default();
@@ -60,7 +60,7 @@ impl Blocks {
     }
 
     /// Returns the blocks of an acknowledgement of `next`, each from its first segment up to behind its last.
-    pub fn of(&self, next: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub fn block_ranges(&self, next: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().flat_map(|list| list.blocks.iter().take(usize::from(list.count))).map(move |&(start, length)| {
             let start = next.wrapping_add_signed(i64::from(start));
             (start, start.saturating_add(u64::from(length)))
@@ -90,12 +90,12 @@ mod tests {
 
     #[test]
     fn blocks_are_kept_on_both_sides_of_the_acknowledged_segment() {
-        let mut blocks = Blocks::default();
+        let mut blocks = SackBlocks::default();
         assert_eq!(blocks.option_bytes(), ByteCount::ZERO);
         for block in [(90, 95), (120, 130), (105, 110), (140, 150), (160, 170)] {
             blocks.push(100, block);
         }
-        assert_eq!(blocks.of(100).collect::<Vec<_>>(), [(90, 95), (120, 130), (105, 110), (140, 150)]);
+        assert_eq!(blocks.block_ranges(100).collect::<Vec<_>>(), [(90, 95), (120, 130), (105, 110), (140, 150)]);
         assert_eq!((blocks.len(), blocks.option_bytes()), (4, ByteCount::new(36)));
     }
 }

@@ -1,10 +1,10 @@
-use crate::clock::Stamp;
+use crate::clock::TimestampValue;
 use crate::rate::RateSample;
-use crate::scoreboard::Delivered;
+use crate::scoreboard::DeliveredSegments;
 
 /// Recent acknowledgement (RFC 8985; `tcp_recovery.c`): what the detection of losses by time knows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rack {
+pub(crate) struct RackState {
     /// When the segment was sent that was sent last of all that were delivered, and its end (`mstamp`, `end_seq`).
     pub(crate) newest: (u64, u64),
     /// Round-trip time of that segment in microseconds.
@@ -21,7 +21,7 @@ pub(crate) struct Rack {
     adjusted_at: u64,
 }
 
-impl Rack {
+impl RackState {
     /// `TCP_RACK_RECOVERY_THRESH`.
     pub(crate) const RECOVERIES: u8 = 16;
 
@@ -30,7 +30,7 @@ impl Rack {
     }
 
     /// `tcp_rack_advance`: a retransmission that arrived too soon may have been the first copy.
-    pub(crate) fn advance(&mut self, part: &Delivered, now: u64, min_rtt: u64) {
+    pub(crate) fn advance_newest(&mut self, part: &DeliveredSegments, now: u64, min_rtt: u64) {
         let rtt = now.saturating_sub(part.sent.at);
         if part.again && rtt < min_rtt {
             return;
@@ -41,7 +41,7 @@ impl Rack {
     }
 
     /// Waits longer where segments were retransmitted for nothing (`tcp_rack_update_reo_wnd`).
-    pub(crate) fn adjust(&mut self, sample: &RateSample, delivered: u64) {
+    pub(crate) fn adjust_window(&mut self, sample: &RateSample, delivered: u64) {
         let Some(prior) = sample.prior_delivered() else { return };
         if prior < self.adjusted_at {
             self.duplicate_seen = false;
@@ -60,17 +60,17 @@ impl Rack {
 /// The figures of one acknowledgement while it is taken in (`FLAG_…` and `struct tcp_sacktag_state`).
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "the kernel's own flags")]
-pub(crate) struct Tally {
+pub(crate) struct AckTally {
     pub(crate) now: u64,
     pub(crate) min_rtt: u64,
-    pub(crate) rack: Rack,
+    pub(crate) rack: RackState,
     pub(crate) sample: RateSample,
     /// `first_tx_mstamp`.
     pub(crate) first_sent: u64,
     /// The end of the recovery.
     pub(crate) high: u64,
     /// The stamp that the receiver sent back, if packets carry timestamps.
-    pub(crate) echo: Option<Stamp>,
+    pub(crate) echo: Option<TimestampValue>,
     /// When the first and the last of the acknowledged segments was sent that was sent only once.
     pub(crate) acked: Option<(u64, u64)>,
     /// `FLAG_RETRANS_DATA_ACKED`: its number covers retransmitted segments.
@@ -98,9 +98,9 @@ pub(crate) struct Tally {
     pub(crate) duplicates: u64,
 }
 
-impl Tally {
+impl AckTally {
     /// Takes in segments that this acknowledgement's number covers (`tcp_clean_rtx_queue`).
-    pub(crate) fn acknowledge(&mut self, part: &Delivered, stamp: Stamp) {
+    pub(crate) fn record_acknowledged(&mut self, part: &DeliveredSegments, stamp: TimestampValue) {
         if !part.again {
             self.reordered_from = self.reordered_from.min(part.first);
             self.original |= part.end <= self.high;
@@ -109,14 +109,14 @@ impl Tally {
         self.again |= part.again;
         // An echo from before a retransmission shows that the first copy arrived (`tcp_skb_spurious_retrans`).
         if !(part.again && self.echo.is_some_and(|echo| echo < stamp)) {
-            self.rack.advance(part, self.now, self.min_rtt);
+            self.rack.advance_newest(part, self.now, self.min_rtt);
         }
-        self.deliver(part);
+        self.record_delivered(part);
     }
 
     /// Takes in segments that one of its blocks covers (`tcp_sacktag_one`), up to `highest` before it.
-    pub(crate) fn sack(&mut self, part: &Delivered, highest: u64) {
-        self.rack.advance(part, self.now, self.min_rtt);
+    pub(crate) fn record_sacked(&mut self, part: &DeliveredSegments, highest: u64) {
+        self.rack.advance_newest(part, self.now, self.min_rtt);
         if !part.again {
             if part.first < highest {
                 self.reordered_from = self.reordered_from.min(part.first);
@@ -125,11 +125,11 @@ impl Tally {
             self.sacked = Some((self.sacked.map_or(part.sent.at, |(first, _)| first), part.sent.at));
         }
         self.data_sacked = true;
-        self.deliver(part);
+        self.record_delivered(part);
     }
 
-    fn deliver(&mut self, part: &Delivered) {
+    fn record_delivered(&mut self, part: &DeliveredSegments) {
         self.sample.acked += part.segments;
-        self.sample.deliver(&mut self.first_sent, part.sent, part.end);
+        self.sample.record_delivery(&mut self.first_sent, part.sent, part.end);
     }
 }

@@ -1,7 +1,7 @@
 /// The moment at which a segment was sent, and what had been delivered by then (`tcp_rate_skb_sent`). Times are
 /// microseconds of the host's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SentRecord {
     pub(crate) at: u64,
     /// Segments delivered before.
     pub(crate) delivered: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Sent {
 
 /// The rate of delivery (`tcp_rate.c`, since 4.9).
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Delivery {
+pub(crate) struct DeliveryRate {
     /// Segments delivered (`tp->delivered`).
     pub(crate) delivered: u64,
     /// `delivered_mstamp`.
@@ -31,7 +31,7 @@ pub(crate) struct Delivery {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RateSample {
     /// The segment sent last of those that this acknowledgement delivers: its record and its end.
-    newest: Option<(Sent, u64)>,
+    newest: Option<(SentRecord, u64)>,
     send_interval: u64,
     /// Segments delivered and microseconds, of a valid sample.
     pub(crate) rate: Option<(u64, u64)>,
@@ -57,7 +57,7 @@ impl RateSample {
     }
 
     /// `tcp_rate_skb_delivered`.
-    pub(crate) fn deliver(&mut self, first_sent: &mut u64, sent: Sent, end: u64) {
+    pub(crate) fn record_delivery(&mut self, first_sent: &mut u64, sent: SentRecord, end: u64) {
         let newer = self.newest.is_none_or(|(_, last_end)| (sent.at, end) > (*first_sent, last_end));
         if newer {
             self.newest = Some((sent, end));
@@ -68,14 +68,14 @@ impl RateSample {
     }
 }
 
-impl Delivery {
+impl DeliveryRate {
     /// The record of a segment that is sent at `at` (`tcp_rate_skb_sent`), with nothing outstanding before if `idle`.
-    pub(crate) fn sent(&mut self, at: u64, idle: bool) -> Sent {
+    pub(crate) fn record_sent_segment(&mut self, at: u64, idle: bool) -> SentRecord {
         if idle {
             self.first_sent = at;
             self.delivered_at = at;
         }
-        Sent {
+        SentRecord {
             at,
             delivered: self.delivered,
             delivered_at: self.delivered_at,
@@ -85,7 +85,7 @@ impl Delivery {
     }
 
     /// Finishes the sample of an acknowledgement at `now` (`tcp_rate_gen`).
-    pub(crate) fn finish(&mut self, sample: &mut RateSample, now: u64, min_rtt: u64) {
+    pub(crate) fn finish_sample(&mut self, sample: &mut RateSample, now: u64, min_rtt: u64) {
         if self.limited_until > 0 && self.delivered > self.limited_until {
             self.limited_until = 0;
         }
@@ -108,7 +108,7 @@ impl Delivery {
     }
 
     /// Notes that the program leaves the connection without data (`tcp_rate_check_app_limited`).
-    pub(crate) fn limit(&mut self, in_flight: u64) {
+    pub(crate) fn mark_app_limited(&mut self, in_flight: u64) {
         self.limited_until = (self.delivered + in_flight).max(1);
     }
 }
@@ -148,7 +148,7 @@ impl RoundTrip {
     }
 
     /// Takes a sample while `acknowledged` segments are acknowledged of `next`.
-    pub(crate) fn take(&mut self, sample: u64, acknowledged: u64, next: u64) {
+    pub(crate) fn add_sample(&mut self, sample: u64, acknowledged: u64, next: u64) {
         let error = sample.cast_signed() - (self.smoothed8 >> 3).cast_signed();
         self.smoothed8 = self.smoothed8.saturating_add_signed(error).max(1);
         let mut change = error.abs() - (self.mean_deviation >> 2).cast_signed();
@@ -171,13 +171,13 @@ impl RoundTrip {
     }
 
     /// The smoothed round-trip time.
-    pub(crate) const fn smoothed(&self) -> u64 {
+    pub(crate) const fn smoothed_rtt(&self) -> u64 {
         self.smoothed8 >> 3
     }
 
     /// The timeout without backoff (`__tcp_set_rto`).
-    pub(crate) fn timeout(&self) -> u64 {
-        (self.smoothed() + self.variation).min(Self::MAX_TIMEOUT)
+    pub(crate) fn retransmission_timeout(&self) -> u64 {
+        (self.smoothed_rtt() + self.variation).min(Self::MAX_TIMEOUT)
     }
 }
 
@@ -188,38 +188,38 @@ mod tests {
     #[test]
     fn a_steady_round_trip_gives_itself_and_the_least_variation() {
         let mut rtt = RoundTrip::new(100_000);
-        assert_eq!(rtt.timeout(), 300_000);
+        assert_eq!(rtt.retransmission_timeout(), 300_000);
         for ack in 1..200 {
-            rtt.take(100_000, ack, ack + 10);
+            rtt.add_sample(100_000, ack, ack + 10);
         }
-        assert_eq!((rtt.smoothed(), rtt.timeout()), (100_000, 300_000));
+        assert_eq!((rtt.smoothed_rtt(), rtt.retransmission_timeout()), (100_000, 300_000));
     }
 
     #[test]
     fn a_variation_raises_the_timeout_at_once_and_lowers_it_slowly() {
         let mut rtt = RoundTrip::new(10_000);
-        rtt.take(1_000_000, 1, 10);
-        let raised = rtt.timeout();
+        rtt.add_sample(1_000_000, 1, 10);
+        let raised = rtt.retransmission_timeout();
         assert!(raised > 350_000, "{raised}");
         for ack in 2..30 {
-            rtt.take(10_000, 10 * ack, 10 * (ack + 1));
+            rtt.add_sample(10_000, 10 * ack, 10 * (ack + 1));
         }
-        assert!(rtt.timeout() < raised / 3 * 2 + 60_000, "{}", rtt.timeout());
+        assert!(rtt.retransmission_timeout() < raised / 3 * 2 + 60_000, "{}", rtt.retransmission_timeout());
     }
 
     #[test]
     fn a_rate_is_of_the_slower_of_sending_and_arriving() {
-        let mut delivery = Delivery::default();
-        let first = delivery.sent(1_000, true);
-        let second = delivery.sent(3_000, false);
+        let mut delivery = DeliveryRate::default();
+        let first = delivery.record_sent_segment(1_000, true);
+        let second = delivery.record_sent_segment(3_000, false);
         for (sent, end, now) in [(first, 10, 101_000), (second, 20, 106_000)] {
             let mut sample = RateSample::new(20);
             sample.acked = 10;
             delivery.delivered += 10;
             let mut first_sent = delivery.first_sent;
-            sample.deliver(&mut first_sent, sent, end);
+            sample.record_delivery(&mut first_sent, sent, end);
             delivery.first_sent = first_sent;
-            delivery.finish(&mut sample, now, 100_000);
+            delivery.finish_sample(&mut sample, now, 100_000);
             assert_eq!(sample.prior_delivered(), Some(0));
         }
         assert_eq!(delivery.last, Some((20, 105_000, false)));

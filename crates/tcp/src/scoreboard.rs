@@ -1,7 +1,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-use crate::rate::Sent;
+use crate::rate::SentRecord;
 
 /// Segments of a chunk: as many as a mask has bits.
 const CHUNK: u64 = 64;
@@ -12,13 +12,13 @@ const CHUNK: u64 = 64;
 /// Most have no marks, and are small: there may be many connections.
 #[derive(Debug, Default)]
 pub(crate) struct Scoreboard {
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<ScoreboardChunk>,
     /// `snd_una`.
     acknowledged: u64,
     /// `snd_nxt`.
     next: u64,
     /// Retransmissions by the time at which they were sent (with the chunks themselves `tsorted_sent_queue`).
-    resent: VecDeque<Resent>,
+    resent: VecDeque<RetransmittedSegment>,
     /// Segments with each mark: `sacked_out`, `lost_out`, `retrans_out`.
     pub(crate) sacked: u64,
     pub(crate) lost: u64,
@@ -34,15 +34,15 @@ pub(crate) struct Scoreboard {
 }
 
 #[derive(Debug)]
-struct Chunk {
+struct ScoreboardChunk {
     first: u64,
     count: u64,
-    sent: Sent,
-    marks: Option<Box<Marks>>,
+    sent: SentRecord,
+    marks: Option<Box<SegmentMarks>>,
 }
 
 #[derive(Debug, Default)]
-struct Marks {
+struct SegmentMarks {
     /// Selectively acknowledged.
     sacked: u64,
     lost: u64,
@@ -51,14 +51,14 @@ struct Marks {
     /// Ever retransmitted.
     ever: u64,
     /// Of retransmissions, each with the segments whose last one it was.
-    resent: Vec<(u64, Sent)>,
+    resent: Vec<(u64, SentRecord)>,
 }
 
 /// The marks of a chunk that has none.
-static UNMARKED: Marks = Marks { sacked: 0, lost: 0, retransmitted: 0, ever: 0, resent: Vec::new() };
+static UNMARKED: SegmentMarks = SegmentMarks { sacked: 0, lost: 0, retransmitted: 0, ever: 0, resent: Vec::new() };
 
 #[derive(Debug, Clone, Copy)]
-struct Resent {
+struct RetransmittedSegment {
     first: u64,
     count: u64,
     at: u64,
@@ -66,12 +66,12 @@ struct Resent {
 
 /// Segments that an acknowledgement newly delivers, which were sent at the same time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Delivered {
+pub(crate) struct DeliveredSegments {
     pub(crate) first: u64,
     /// Behind the last of them.
     pub(crate) end: u64,
     pub(crate) segments: u64,
-    pub(crate) sent: Sent,
+    pub(crate) sent: SentRecord,
     /// Sent more than once.
     pub(crate) again: bool,
 }
@@ -89,7 +89,7 @@ pub(crate) struct LossRule {
 
 /// Result of marking.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Marked {
+pub(crate) struct MarkedLosses {
     /// Segments newly marked as lost, retransmissions that were lost again included.
     pub(crate) lost: u64,
     /// Of those, retransmissions.
@@ -100,13 +100,13 @@ pub(crate) struct Marked {
 
 impl LossRule {
     /// Microseconds until a segment sent at `at` is lost; zero if it is (`tcp_rack_skb_timeout`).
-    fn remaining(&self, at: u64) -> u64 {
+    fn remaining_micros(&self, at: u64) -> u64 {
         self.after.saturating_sub(self.now.saturating_sub(at))
     }
 
     /// The end of those segments, sent at `at` and numbered up to `end`, that were sent before the newest that was
     /// delivered (`tcp_skb_sent_after`): of those sent at the same time, the ones with lower numbers.
-    fn covered(&self, at: u64, end: u64) -> u64 {
+    fn covered_end(&self, at: u64, end: u64) -> u64 {
         match at.cmp(&self.newest.0) {
             Ordering::Less => end,
             Ordering::Equal => end.min(self.newest.1.saturating_sub(1)),
@@ -115,40 +115,40 @@ impl LossRule {
     }
 }
 
-impl Chunk {
-    const fn end(&self) -> u64 {
+impl ScoreboardChunk {
+    const fn end_segment(&self) -> u64 {
         self.first + self.count
     }
 
-    fn marks(&self) -> &Marks {
+    fn segment_marks(&self) -> &SegmentMarks {
         self.marks.as_deref().unwrap_or(&UNMARKED)
     }
 
-    fn marks_mut(&mut self) -> &mut Marks {
+    fn marks_mut(&mut self) -> &mut SegmentMarks {
         self.marks.get_or_insert_default()
     }
 
     /// The bits of the segments from `start` up to `end`.
-    fn bits(&self, start: u64, end: u64) -> u64 {
+    fn bits_of_range(&self, start: u64, end: u64) -> u64 {
         let low = start.saturating_sub(self.first).min(self.count);
         let high = end.saturating_sub(self.first).min(self.count);
         first_bits(high) & !first_bits(low)
     }
 
     /// Reports those of `bits` that are newly delivered, by the time at which they were sent.
-    fn report(&self, bits: u64, report: &mut impl FnMut(Delivered)) {
-        let part = |bits: u64, sent: Sent, again: bool| Delivered {
+    fn report_delivered(&self, bits: u64, report: &mut impl FnMut(DeliveredSegments)) {
+        let part = |bits: u64, sent: SentRecord, again: bool| DeliveredSegments {
             first: self.first + u64::from(bits.trailing_zeros()),
             end: self.first + u64::from(u64::BITS - bits.leading_zeros()),
-            segments: ones(bits),
+            segments: low_bits(bits),
             sent,
             again,
         };
-        let once = bits & !self.marks().ever;
+        let once = bits & !self.segment_marks().ever;
         if once != 0 {
             report(part(once, self.sent, false));
         }
-        for &(resent, sent) in &self.marks().resent {
+        for &(resent, sent) in &self.segment_marks().resent {
             if bits & resent != 0 {
                 report(part(bits & resent, sent, true));
             }
@@ -156,7 +156,7 @@ impl Chunk {
     }
 
     /// Drops the first `count` segments.
-    fn trim(&mut self, count: u64) {
+    fn trim_front(&mut self, count: u64) {
         self.first += count;
         self.count -= count;
         let Some(marks) = &mut self.marks else { return };
@@ -168,22 +168,22 @@ impl Chunk {
 }
 
 impl Scoreboard {
-    pub(crate) fn acknowledged(&self) -> u64 {
+    pub(crate) fn acknowledged_segments(&self) -> u64 {
         self.acknowledged
     }
 
-    pub(crate) fn next(&self) -> u64 {
+    pub(crate) fn next_segment(&self) -> u64 {
         self.next
     }
 
     /// `packets_out`.
-    pub(crate) fn out(&self) -> u64 {
+    pub(crate) fn packets_out(&self) -> u64 {
         self.next - self.acknowledged
     }
 
     /// `tcp_packets_in_flight`.
     pub(crate) fn in_flight(&self) -> u64 {
-        (self.out() + self.retransmitted).saturating_sub(self.sacked + self.lost)
+        (self.packets_out() + self.retransmitted).saturating_sub(self.sacked + self.lost)
     }
 
     /// Returns true if segments are lost that were not retransmitted.
@@ -193,7 +193,7 @@ impl Scoreboard {
     }
 
     /// Trains that are kept.
-    pub(crate) fn chunks(&self) -> u64 {
+    pub(crate) fn chunk_count(&self) -> u64 {
         self.chunks.len() as u64
     }
 
@@ -205,24 +205,24 @@ impl Scoreboard {
     /// When the first outstanding segment was last sent.
     pub(crate) fn head_sent_at(&self) -> Option<u64> {
         let head = self.chunks.front()?;
-        let again = head.marks().resent.iter().find(|(bits, _)| bits & 1 != 0);
+        let again = head.segment_marks().resent.iter().find(|(bits, _)| bits & 1 != 0);
         Some(again.map_or(head.sent.at, |(_, sent)| sent.at))
     }
 
     /// Returns true if the first outstanding segment was ever retransmitted.
     pub(crate) fn head_was_resent(&self) -> bool {
-        self.chunks.front().is_some_and(|head| head.marks().ever & 1 != 0)
+        self.chunks.front().is_some_and(|head| head.segment_marks().ever & 1 != 0)
     }
 
     /// Adds `count` new segments.
-    pub(crate) fn push(&mut self, count: u64, sent: Sent) {
+    pub(crate) fn push_segments(&mut self, count: u64, sent: SentRecord) {
         let mut left = count;
         while left > 0 {
             let count = left.min(CHUNK);
             if self.chunks.len() == self.chunks.capacity() {
                 self.make_room();
             }
-            self.chunks.push_back(Chunk { first: self.next, count, sent, marks: None });
+            self.chunks.push_back(ScoreboardChunk { first: self.next, count, sent, marks: None });
             self.next += count;
             left -= count;
         }
@@ -235,23 +235,23 @@ impl Scoreboard {
     }
 
     /// Takes away everything before `next`, and reports what was not known to be delivered (`tcp_clean_rtx_queue`).
-    pub(crate) fn acknowledge(&mut self, next: u64, mut report: impl FnMut(Delivered)) {
+    pub(crate) fn acknowledge_before(&mut self, next: u64, mut report: impl FnMut(DeliveredSegments)) {
         while let Some(chunk) = self.chunks.front_mut() {
             if chunk.first >= next {
                 break;
             }
             let count = (next - chunk.first).min(chunk.count);
             let bits = first_bits(count);
-            chunk.report(bits & !chunk.marks().sacked, &mut report);
+            chunk.report_delivered(bits & !chunk.segment_marks().sacked, &mut report);
             if let Some(marks) = &chunk.marks {
-                self.sacked -= ones(marks.sacked & bits);
-                self.lost -= ones(marks.lost & bits);
-                self.retransmitted -= ones(marks.retransmitted & bits);
+                self.sacked -= low_bits(marks.sacked & bits);
+                self.lost -= low_bits(marks.lost & bits);
+                self.retransmitted -= low_bits(marks.retransmitted & bits);
             }
             if count == chunk.count {
                 self.chunks.pop_front();
             } else {
-                chunk.trim(count);
+                chunk.trim_front(count);
             }
         }
         self.acknowledged = next;
@@ -259,24 +259,24 @@ impl Scoreboard {
 
     /// Marks the segments from `start` up to `end` as delivered out of order, and reports those that were not known to
     /// be (`tcp_sacktag_one`).
-    pub(crate) fn sack(&mut self, start: u64, end: u64, mut report: impl FnMut(Delivered)) {
-        let Some(start) = self.learn(start, end) else { return };
-        let from = self.find(start.max(self.acknowledged));
+    pub(crate) fn sack_range(&mut self, start: u64, end: u64, mut report: impl FnMut(DeliveredSegments)) {
+        let Some(start) = self.learn_block(start, end) else { return };
+        let from = self.chunk_index(start.max(self.acknowledged));
         for chunk in self.chunks.range_mut(from..) {
             if chunk.first >= end {
                 break;
             }
-            let bits = chunk.bits(start, end) & !chunk.marks().sacked;
+            let bits = chunk.bits_of_range(start, end) & !chunk.segment_marks().sacked;
             if bits == 0 {
                 continue;
             }
-            chunk.report(bits, &mut report);
+            chunk.report_delivered(bits, &mut report);
             let marks = chunk.marks_mut();
             marks.sacked |= bits;
-            self.sacked += ones(bits);
-            self.lost -= ones(marks.lost & bits);
+            self.sacked += low_bits(bits);
+            self.lost -= low_bits(marks.lost & bits);
             // A retransmission of what was not lost is still in flight.
-            self.retransmitted -= ones(marks.lost & marks.retransmitted & bits);
+            self.retransmitted -= low_bits(marks.lost & marks.retransmitted & bits);
             marks.retransmitted &= !(marks.lost & bits);
             marks.lost &= !bits;
             self.highest_sacked = self.highest_sacked.max(chunk.first + u64::from(u64::BITS - bits.leading_zeros()));
@@ -284,7 +284,7 @@ impl Scoreboard {
     }
 
     /// Notes a block. Returns the first segment of it that is not known to be delivered by a block that began no later.
-    fn learn(&mut self, start: u64, end: u64) -> Option<u64> {
+    fn learn_block(&mut self, start: u64, end: u64) -> Option<u64> {
         let Some((_, known)) = self.known.iter_mut().find(|(from, to)| (*from..=*to).contains(&start)) else {
             self.known.rotate_right(1);
             self.known[0] = (start, end);
@@ -296,32 +296,32 @@ impl Scoreboard {
     }
 
     /// Marks as lost what `rule` says (`tcp_rack_detect_loss`).
-    pub(crate) fn detect(&mut self, rule: LossRule) -> Marked {
-        let mut marked = Marked::default();
+    pub(crate) fn detect_losses(&mut self, rule: LossRule) -> MarkedLosses {
+        let mut marked = MarkedLosses::default();
         self.detect_first(rule, &mut marked);
         self.detect_resent(rule, &mut marked);
         marked
     }
 
-    fn detect_first(&mut self, rule: LossRule, marked: &mut Marked) {
+    fn detect_first(&mut self, rule: LossRule, marked: &mut MarkedLosses) {
         let mut from = self.detect_from.max(self.acknowledged);
-        let start = self.find(from);
+        let start = self.chunk_index(from);
         for chunk in self.chunks.range_mut(start..) {
-            let end = rule.covered(chunk.sent.at, chunk.end());
+            let end = rule.covered_end(chunk.sent.at, chunk.end_segment());
             if end <= chunk.first {
                 break;
             }
-            let remaining = rule.remaining(chunk.sent.at);
-            let marks = chunk.marks();
-            let bits = chunk.bits(chunk.first, end) & !(marks.sacked | marks.lost | marks.ever);
+            let remaining = rule.remaining_micros(chunk.sent.at);
+            let marks = chunk.segment_marks();
+            let bits = chunk.bits_of_range(chunk.first, end) & !(marks.sacked | marks.lost | marks.ever);
             if remaining > 0 && bits != 0 {
                 marked.wait = marked.wait.max(Some(remaining));
                 continue;
             }
             if bits != 0 {
                 chunk.marks_mut().lost |= bits;
-                self.lost += ones(bits);
-                marked.lost += ones(bits);
+                self.lost += low_bits(bits);
+                marked.lost += low_bits(bits);
                 self.resend_from = self.resend_from.min(chunk.first);
             }
             if marked.wait.is_none() {
@@ -331,15 +331,15 @@ impl Scoreboard {
         self.detect_from = from;
     }
 
-    fn detect_resent(&mut self, rule: LossRule, marked: &mut Marked) {
+    fn detect_resent(&mut self, rule: LossRule, marked: &mut MarkedLosses) {
         let mut waiting = 0;
-        while let Some(&Resent { first, count, at }) = self.resent.get(waiting) {
+        while let Some(&RetransmittedSegment { first, count, at }) = self.resent.get(waiting) {
             let in_flight = self.still_in_flight(first, count, at);
-            let end = rule.covered(at, first + count);
+            let end = rule.covered_end(at, first + count);
             if in_flight > 0 && end <= first {
                 return;
             }
-            let remaining = rule.remaining(at);
+            let remaining = rule.remaining_micros(at);
             if in_flight > 0 && remaining > 0 {
                 marked.wait = marked.wait.max(Some(remaining));
             }
@@ -352,7 +352,7 @@ impl Scoreboard {
             marked.again += lost;
             self.resent.pop_front();
             if in_flight > lost {
-                self.resent.push_front(Resent { first: end, count: first + count - end, at });
+                self.resent.push_front(RetransmittedSegment { first: end, count: first + count - end, at });
                 return;
             }
         }
@@ -360,13 +360,13 @@ impl Scoreboard {
 
     /// Segments of a retransmission that are still in flight by it.
     fn still_in_flight(&self, first: u64, count: u64, at: u64) -> u64 {
-        let chunks = self.chunks.range(self.find(first)..).take_while(|chunk| chunk.first < first + count);
-        chunks.map(|chunk| ones(resent_bits(chunk, first, count, at))).sum()
+        let chunks = self.chunks.range(self.chunk_index(first)..).take_while(|chunk| chunk.first < first + count);
+        chunks.map(|chunk| low_bits(resent_bits(chunk, first, count, at))).sum()
     }
 
     /// `tcp_mark_skb_lost` of a retransmission.
     fn lose_again(&mut self, first: u64, count: u64, at: u64) -> u64 {
-        let start = self.find(first);
+        let start = self.chunk_index(first);
         let mut lost = 0;
         for chunk in self.chunks.range_mut(start..) {
             if chunk.first >= first + count {
@@ -377,10 +377,10 @@ impl Scoreboard {
                 continue;
             }
             let marks = chunk.marks_mut();
-            lost += ones(bits);
+            lost += low_bits(bits);
             // One that was retransmitted on a guess was not marked yet.
-            self.lost += ones(bits & !marks.lost);
-            self.retransmitted -= ones(bits & marks.retransmitted);
+            self.lost += low_bits(bits & !marks.lost);
+            self.retransmitted -= low_bits(bits & marks.retransmitted);
             marks.lost |= bits;
             marks.retransmitted &= !bits;
             self.resend_from = self.resend_from.min(chunk.first);
@@ -396,7 +396,7 @@ impl Scoreboard {
         for chunk in &mut self.chunks {
             let marks = chunk.marks.get_or_insert_default();
             let mut bits = first_bits(chunk.count) & !marks.sacked;
-            let recent = |at: u64| rule.remaining(at) > 0;
+            let recent = |at: u64| rule.remaining_micros(at) > 0;
             let mut spared = if recent(chunk.sent.at) { bits & !marks.ever } else { 0 };
             for (resent, sent) in &marks.resent {
                 spared |= if recent(sent.at) { bits & resent } else { 0 };
@@ -405,9 +405,9 @@ impl Scoreboard {
                 spared &= !1;
             }
             bits &= !spared;
-            marked += ones(bits & (!marks.lost | marks.retransmitted));
-            self.lost += ones(bits & !marks.lost);
-            self.retransmitted -= ones(bits & marks.retransmitted);
+            marked += low_bits(bits & (!marks.lost | marks.retransmitted));
+            self.lost += low_bits(bits & !marks.lost);
+            self.retransmitted -= low_bits(bits & marks.retransmitted);
             marks.lost |= bits;
             marks.retransmitted &= !bits;
         }
@@ -425,17 +425,17 @@ impl Scoreboard {
 
     /// Sends the first lost segments again, at most `most` that were sent together; returns the first and their number
     /// (`tcp_xmit_retransmit_queue`).
-    pub(crate) fn resend(&mut self, most: u64, sent: impl FnOnce() -> Sent) -> Option<(u64, u64)> {
+    pub(crate) fn retransmit_lost(&mut self, most: u64, sent: impl FnOnce() -> SentRecord) -> Option<(u64, u64)> {
         if !self.has_to_resend() {
             return None;
         }
-        let mut at = self.find(self.resend_from.max(self.acknowledged));
+        let mut at = self.chunk_index(self.resend_from.max(self.acknowledged));
         loop {
             let Some(chunk) = self.chunks.get(at) else {
                 self.resend_from = self.next;
                 return None;
             };
-            let waiting = chunk.marks().lost & !chunk.marks().retransmitted;
+            let waiting = chunk.segment_marks().lost & !chunk.segment_marks().retransmitted;
             if waiting != 0 {
                 let low = u64::from(waiting.trailing_zeros());
                 let run = u64::from((!(waiting >> low)).trailing_zeros()).min(chunk.count - low);
@@ -443,70 +443,72 @@ impl Scoreboard {
                 self.resend_from = first;
                 return Some(self.resend_of(at, first, run.min(most), sent(), true));
             }
-            self.resend_from = chunk.end();
+            self.resend_from = chunk.end_segment();
             at += 1;
         }
     }
 
     /// Sends the last segment again: a loss probe (`tcp_send_loss_probe`), which does not count as a retransmission in
     /// flight. None if nothing is outstanding.
-    pub(crate) fn resend_last(&mut self, sent: Sent) -> Option<(u64, u64)> {
+    pub(crate) fn resend_last(&mut self, sent: SentRecord) -> Option<(u64, u64)> {
         let at = self.chunks.len().checked_sub(1)?;
         Some(self.resend_of(at, self.next - 1, 1, sent, false))
     }
 
-    fn resend_of(&mut self, at: usize, first: u64, count: u64, sent: Sent, mark: bool) -> (u64, u64) {
+    fn resend_of(&mut self, at: usize, first: u64, count: u64, sent: SentRecord, mark: bool) -> (u64, u64) {
         if let Some(chunk) = self.chunks.get_mut(at) {
-            let bits = chunk.bits(first, first + count);
+            let bits = chunk.bits_of_range(first, first + count);
             let marks = chunk.marks_mut();
             if mark {
-                self.retransmitted += ones(bits & !marks.retransmitted);
+                self.retransmitted += low_bits(bits & !marks.retransmitted);
                 marks.retransmitted |= bits;
             }
             marks.ever |= bits;
             marks.resent.iter_mut().for_each(|(resent, _)| *resent &= !bits);
             marks.resent.retain(|(resent, _)| *resent != 0);
             marks.resent.push((bits, sent));
-            self.resent.push_back(Resent { first, count, at: sent.at });
+            self.resent.push_back(RetransmittedSegment { first, count, at: sent.at });
         }
         (first, count)
     }
 
     /// Index of the chunk that holds `segment`.
-    fn find(&self, segment: u64) -> usize {
+    fn chunk_index(&self, segment: u64) -> usize {
         match self.chunks.front() {
-            Some(head) if segment >= head.end() => self.chunks.partition_point(|chunk| chunk.end() <= segment),
+            Some(head) if segment >= head.end_segment() => {
+                self.chunks.partition_point(|chunk| chunk.end_segment() <= segment)
+            }
             _ => 0,
         }
     }
 }
 
 /// The segments of a retransmission that are in flight by it, and not delivered; those of a loss probe have no mark.
-fn resent_bits(chunk: &Chunk, first: u64, count: u64, at: u64) -> u64 {
-    let marks = chunk.marks();
+fn resent_bits(chunk: &ScoreboardChunk, first: u64, count: u64, at: u64) -> u64 {
+    let marks = chunk.segment_marks();
     let by_it = marks.resent.iter().filter(|(_, sent)| sent.at == at).fold(0, |all, (bits, _)| all | bits);
-    chunk.bits(first, first + count) & by_it & (marks.retransmitted | !marks.lost) & !marks.sacked
+    chunk.bits_of_range(first, first + count) & by_it & (marks.retransmitted | !marks.lost) & !marks.sacked
 }
 
 fn first_bits(count: u64) -> u64 {
     if count >= CHUNK { u64::MAX } else { (1 << count) - 1 }
 }
 
-fn ones(bits: u64) -> u64 {
+fn low_bits(bits: u64) -> u64 {
     u64::from(bits.count_ones())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate::Delivery;
+    use crate::rate::DeliveryRate;
     use proptest::prelude::*;
 
-    fn sent(at: u64) -> Sent {
-        Delivery::default().sent(at, true)
+    fn sent(at: u64) -> SentRecord {
+        DeliveryRate::default().record_sent_segment(at, true)
     }
 
-    fn delivered(of: impl FnOnce(&mut dyn FnMut(Delivered))) -> Vec<(u64, u64, u64, bool)> {
+    fn delivered(of: impl FnOnce(&mut dyn FnMut(DeliveredSegments))) -> Vec<(u64, u64, u64, bool)> {
         let mut seen = Vec::new();
         of(&mut |part| seen.push((part.first, part.end, part.sent.at, part.again)));
         seen
@@ -519,67 +521,73 @@ mod tests {
     #[test]
     fn a_hole_is_found_sent_again_and_filled() {
         let mut board = Scoreboard::default();
-        board.push(10, sent(1));
-        board.push(10, sent(2));
-        assert_eq!(delivered(|report| board.acknowledge(4, report)), [(0, 4, 1, false)]);
-        assert_eq!(delivered(|report| board.sack(6, 15, report)), [(6, 10, 1, false), (10, 15, 2, false)]);
-        assert_eq!(delivered(|report| board.sack(6, 15, report)), [], "known already");
-        assert_eq!(board.detect(rule((2, 15), 3, 0)), Marked { lost: 2, again: 0, wait: None });
-        assert_eq!((board.out(), board.in_flight(), board.highest_sacked()), (16, 5, 15));
-        assert_eq!(board.resend(1, || sent(3)), Some((4, 1)));
-        assert_eq!(board.resend(9, || sent(4)), Some((5, 1)));
-        assert_eq!(board.resend(9, || sent(5)), None);
+        board.push_segments(10, sent(1));
+        board.push_segments(10, sent(2));
+        assert_eq!(delivered(|report| board.acknowledge_before(4, report)), [(0, 4, 1, false)]);
+        assert_eq!(delivered(|report| board.sack_range(6, 15, report)), [(6, 10, 1, false), (10, 15, 2, false)]);
+        assert_eq!(delivered(|report| board.sack_range(6, 15, report)), [], "known already");
+        assert_eq!(board.detect_losses(rule((2, 15), 3, 0)), MarkedLosses { lost: 2, again: 0, wait: None });
+        assert_eq!((board.packets_out(), board.in_flight(), board.highest_sacked()), (16, 5, 15));
+        assert_eq!(board.retransmit_lost(1, || sent(3)), Some((4, 1)));
+        assert_eq!(board.retransmit_lost(9, || sent(4)), Some((5, 1)));
+        assert_eq!(board.retransmit_lost(9, || sent(5)), None);
         assert_eq!(board.in_flight(), 7);
-        assert_eq!(delivered(|report| board.acknowledge(15, report)), [(4, 5, 3, true), (5, 6, 4, true)]);
-        assert_eq!((board.out(), board.in_flight(), board.sacked, board.lost, board.retransmitted), (5, 5, 0, 0, 0));
+        assert_eq!(delivered(|report| board.acknowledge_before(15, report)), [(4, 5, 3, true), (5, 6, 4, true)]);
+        assert_eq!(
+            (board.packets_out(), board.in_flight(), board.sacked, board.lost, board.retransmitted),
+            (5, 5, 0, 0, 0)
+        );
     }
 
     #[test]
     fn a_retransmission_that_was_sent_before_what_arrived_is_lost_again() {
         let mut board = Scoreboard::default();
-        board.push(3, sent(1));
-        board.sack(2, 3, |_| {});
-        board.detect(rule((1, 3), 2, 0));
+        board.push_segments(3, sent(1));
+        board.sack_range(2, 3, |_| {});
+        board.detect_losses(rule((1, 3), 2, 0));
         assert_eq!(board.lost, 2);
-        board.resend(1, || sent(10));
-        board.resend(1, || sent(20));
-        board.sack(1, 2, |_| {});
-        assert_eq!(board.detect(rule((20, 2), 30, 0)), Marked { lost: 1, again: 1, wait: None });
-        assert_eq!(board.resend(5, || sent(31)), Some((0, 1)));
+        board.retransmit_lost(1, || sent(10));
+        board.retransmit_lost(1, || sent(20));
+        board.sack_range(1, 2, |_| {});
+        assert_eq!(board.detect_losses(rule((20, 2), 30, 0)), MarkedLosses { lost: 1, again: 1, wait: None });
+        assert_eq!(board.retransmit_lost(5, || sent(31)), Some((0, 1)));
     }
 
     #[test]
     fn of_segments_sent_together_those_before_one_that_arrived_are_lost() {
         let mut board = Scoreboard::default();
-        board.push(10, sent(5));
-        board.sack(6, 8, |_| {});
-        assert_eq!(board.detect(rule((5, 8), 9, 0)).lost, 6);
-        board.sack(9, 10, |_| {});
-        assert_eq!(board.detect(rule((5, 10), 9, 0)).lost, 1);
-        assert_eq!(board.resend(9, || sent(10)), Some((0, 6)));
-        board.sack(3, 5, |_| {});
-        assert_eq!(board.detect(rule((10, 5), 20, 0)), Marked { lost: 3, again: 3, wait: None });
-        board.sack(5, 6, |_| {});
-        assert_eq!(board.detect(rule((10, 6), 20, 0)), Marked::default());
+        board.push_segments(10, sent(5));
+        board.sack_range(6, 8, |_| {});
+        assert_eq!(board.detect_losses(rule((5, 8), 9, 0)).lost, 6);
+        board.sack_range(9, 10, |_| {});
+        assert_eq!(board.detect_losses(rule((5, 10), 9, 0)).lost, 1);
+        assert_eq!(board.retransmit_lost(9, || sent(10)), Some((0, 6)));
+        board.sack_range(3, 5, |_| {});
+        assert_eq!(board.detect_losses(rule((10, 5), 20, 0)), MarkedLosses { lost: 3, again: 3, wait: None });
+        board.sack_range(5, 6, |_| {});
+        assert_eq!(board.detect_losses(rule((10, 6), 20, 0)), MarkedLosses::default());
     }
 
     #[test]
     fn what_may_be_reordered_is_waited_for() {
         let mut board = Scoreboard::default();
-        board.push(1, sent(100));
-        board.push(1, sent(200));
-        board.push(1, sent(300));
-        board.sack(2, 3, |_| {});
-        assert_eq!(board.detect(rule((300, 3), 1_350, 1_200)), Marked { lost: 1, again: 0, wait: Some(50) });
-        assert_eq!(board.detect(rule((300, 3), 1_400, 1_200)), Marked { lost: 1, again: 0, wait: None });
+        board.push_segments(1, sent(100));
+        board.push_segments(1, sent(200));
+        board.push_segments(1, sent(300));
+        board.sack_range(2, 3, |_| {});
+        assert_eq!(
+            board.detect_losses(rule((300, 3), 1_350, 1_200)),
+            MarkedLosses { lost: 1, again: 0, wait: Some(50) }
+        );
+        assert_eq!(board.detect_losses(rule((300, 3), 1_400, 1_200)), MarkedLosses { lost: 1, again: 0, wait: None });
     }
 
     #[test]
     fn a_timeout_loses_all_but_what_was_just_sent() {
         let mut board = Scoreboard::default();
-        board.push(2, sent(1_000));
-        board.push(2, sent(9_000));
-        board.sack(1, 2, |_| {});
+        board.push_segments(2, sent(1_000));
+        board.push_segments(2, sent(9_000));
+        board.sack_range(1, 2, |_| {});
         assert_eq!(board.lose_all(rule((0, 0), 10_000, 5_000)), 1);
         assert_eq!((board.lost, board.in_flight()), (1, 2));
         assert_eq!(board.lose_all(rule((0, 0), 20_000, 5_000)), 2);
@@ -595,24 +603,24 @@ mod tests {
                 let first = (board.acknowledged + offset).min(board.next);
                 let end = (first + count).min(board.next);
                 match kind {
-                    0 | 1 => board.push(count, sent(now)),
-                    2 => board.acknowledge(first, |_| {}),
+                    0 | 1 => board.push_segments(count, sent(now)),
+                    2 => board.acknowledge_before(first, |_| {}),
                     3 => {
                         let first = first.max(board.acknowledged + 1).min(end);
-                        board.sack(first, end, |_| {});
-                        let sacked = |chunk: &Chunk| ones(chunk.bits(first, end) & chunk.marks().sacked);
+                        board.sack_range(first, end, |_| {});
+                        let sacked = |chunk: &ScoreboardChunk| low_bits(chunk.bits_of_range(first, end) & chunk.segment_marks().sacked);
                         prop_assert_eq!(board.chunks.iter().map(sacked).sum::<u64>(), end - first);
                     }
-                    4 => drop(board.detect(rule((now.saturating_sub(20), end), now, 5))),
-                    _ => drop(board.resend(count, || sent(now))),
+                    4 => drop(board.detect_losses(rule((now.saturating_sub(20), end), now, 5))),
+                    _ => drop(board.retransmit_lost(count, || sent(now))),
                 }
-                let marked = |marks: fn(&Marks) -> u64| move |chunk: &Chunk| ones(marks(chunk.marks()));
-                let count = |marks: fn(&Marks) -> u64| board.chunks.iter().map(marked(marks)).sum::<u64>();
+                let marked = |marks: fn(&SegmentMarks) -> u64| move |chunk: &ScoreboardChunk| low_bits(marks(chunk.segment_marks()));
+                let count = |marks: fn(&SegmentMarks) -> u64| board.chunks.iter().map(marked(marks)).sum::<u64>();
                 prop_assert_eq!(board.sacked, count(|marks| marks.sacked));
                 prop_assert_eq!(board.lost, count(|marks| marks.lost));
                 prop_assert_eq!(board.retransmitted, count(|marks| marks.retransmitted));
-                prop_assert_eq!(board.out(), board.chunks.iter().map(|chunk| chunk.count).sum::<u64>());
-                prop_assert!(board.chunks.iter().all(|chunk| chunk.marks().sacked & chunk.marks().lost == 0));
+                prop_assert_eq!(board.packets_out(), board.chunks.iter().map(|chunk| chunk.count).sum::<u64>());
+                prop_assert!(board.chunks.iter().all(|chunk| chunk.segment_marks().sacked & chunk.segment_marks().lost == 0));
             }
         }
     }

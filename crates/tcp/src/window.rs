@@ -1,6 +1,6 @@
 /// The congestion window, in segments.
 #[derive(Debug, Clone)]
-pub(crate) struct Window {
+pub(crate) struct CongestionWindow {
     /// `snd_cwnd`.
     pub(crate) cwnd: u64,
     /// `snd_ssthresh`.
@@ -17,7 +17,7 @@ pub(crate) struct Window {
 
 /// The state of a connection when a congestion control is asked.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub(crate) struct ConnectionMoment {
     /// Of the host's clock.
     pub(crate) micros: u64,
     pub(crate) ticks: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Moment {
     pub(crate) is_paced: bool,
 }
 
-impl Window {
+impl CongestionWindow {
     /// `TCP_INFINITE_SSTHRESH`.
     pub(crate) const UNSET: u64 = 0x7fff_ffff;
     /// `TCP_INIT_CWND` (RFC 6928).
@@ -59,7 +59,7 @@ impl Window {
     }
 
     /// Grows by one for each `per_segment` acknowledged (`tcp_cong_avoid_ai`).
-    pub(crate) fn additive(&mut self, per_segment: u64, acked: u64) {
+    pub(crate) fn grow_additively(&mut self, per_segment: u64, acked: u64) {
         let per_segment = per_segment.max(1);
         if self.count >= per_segment {
             self.count = 0;
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn slow_start_ends_at_its_threshold() {
-        let mut window = Window::new(10);
+        let mut window = CongestionWindow::new(10);
         window.ssthresh = 15;
         assert_eq!((window.slow_start(3), window.cwnd), (0, 13));
         assert_eq!((window.slow_start(3), window.cwnd), (1, 15));
@@ -98,16 +98,16 @@ mod tests {
 
     #[test]
     fn reno_grows_by_a_segment_a_window() {
-        let mut window = Window::new(10);
+        let mut window = CongestionWindow::new(10);
         for _ in 0..10 {
-            window.additive(10, 1);
+            window.grow_additively(10, 1);
         }
         assert_eq!(window.cwnd, 11);
     }
 
     #[test]
     fn a_window_that_is_not_used_does_not_grow() {
-        let mut window = Window::new(10);
+        let mut window = CongestionWindow::new(10);
         window.note_use(false, 0, 5, 5);
         assert!(!window.is_limiting());
         window.note_use(false, 2, 8, 6);

@@ -4,7 +4,7 @@ use crate::Compression;
 
 /// Returns the kind of a file, judged by its first bytes, as the end of the sentence "it is no
 /// packet capture".
-pub(crate) fn appearance(bytes: &[u8]) -> &'static str {
+pub(crate) fn file_appearance(bytes: &[u8]) -> &'static str {
     let known: [(&[u8], &str); 8] = [
         (b"\x7FELF", "it is a program (ELF)"),
         (b"PK\x03\x04", "it is a zip archive; unpack it first"),
@@ -19,7 +19,7 @@ pub(crate) fn appearance(bytes: &[u8]) -> &'static str {
     match known {
         Some((_, words)) => words,
         None if bytes.is_empty() => "it is empty",
-        None if Compression::of(bytes).is_some() => "it is compressed twice; decompress it once first",
+        None if Compression::from_magic(bytes).is_some() => "it is compressed twice; decompress it once first",
         None if is_text(bytes) => "it is text",
         None if is_erf(bytes) => "it looks like a file of an Endace card (ERF); convert it with editcap first",
         None => "its first bytes are those of no known format",
@@ -55,13 +55,13 @@ mod tests {
 
     #[test]
     fn files_of_other_kinds_are_named() {
-        assert_eq!(appearance(b""), "it is empty");
-        assert_eq!(appearance(b"12:00:00.000 IP 10.0.0.1 > 10.0.0.2\r\n"), "it is text");
-        assert_eq!(appearance("naïve é".as_bytes().split_last().unwrap().1), "it is text");
-        assert_eq!(appearance(b"\x7FELF\x02\x01"), "it is a program (ELF)");
+        assert_eq!(file_appearance(b""), "it is empty");
+        assert_eq!(file_appearance(b"12:00:00.000 IP 10.0.0.1 > 10.0.0.2\r\n"), "it is text");
+        assert_eq!(file_appearance("naïve é".as_bytes().split_last().unwrap().1), "it is text");
+        assert_eq!(file_appearance(b"\x7FELF\x02\x01"), "it is a program (ELF)");
         let erf = [0, 0, 0, 0x80, 0x00, 0x9E, 0x92, 0x65, 2, 4, 0, 80, 0, 0, 0, 60, 0, 0];
-        assert!(appearance(&erf).contains("(ERF); convert it with editcap first"));
-        assert_eq!(appearance(&[0; 40]), "its first bytes are those of no known format");
-        assert_eq!(appearance(&[0xFF, 0xFE, 0x80]), "its first bytes are those of no known format");
+        assert!(file_appearance(&erf).contains("(ERF); convert it with editcap first"));
+        assert_eq!(file_appearance(&[0; 40]), "its first bytes are those of no known format");
+        assert_eq!(file_appearance(&[0xFF, 0xFE, 0x80]), "its first bytes are those of no known format");
     }
 }

@@ -16,14 +16,14 @@ const SILENCE: u64 = 366 * 86_400 * 1_000_000_000;
 
 /// Times of packets as those of a clock that was never set.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub(crate) struct CaptureClock {
     /// The latest time so far, in nanoseconds since 1970, and the first.
     newest: Option<u64>,
     first: u64,
     /// Added to times, modulo 2⁶⁴.
     offset: u64,
-    last_step: Option<Step>,
-    pub(crate) steps: Steps,
+    last_step: Option<ClockStep>,
+    pub(crate) steps: ClockSteps,
     /// The device of the packet before, and the latest time of its packets; zero before the first of them.
     device: u16,
     newest_of_device: u64,
@@ -33,21 +33,21 @@ pub(crate) struct Clock {
 
 /// A step back after which the clock may return: a single packet, or those of another device, have an earlier time.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct ClockStep {
     at: u64,
     by: u64,
 }
 
 /// The steps of a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Steps {
+pub(crate) struct ClockSteps {
     count: u64,
     largest: Span,
 }
 
-impl Steps {
+impl ClockSteps {
     /// Returns a sentence for a clock that was set.
-    pub(crate) fn note(self) -> Option<String> {
+    pub(crate) fn note_text(self) -> Option<String> {
         let Self { count, largest } = self;
         let steps = match count {
             0 => return None,
@@ -58,26 +58,26 @@ impl Steps {
     }
 }
 
-impl Clock {
+impl CaptureClock {
     /// Returns the time of the next packet of the file, captured by `device`. It is at most [`LATE`] before others of
     /// that device, and [`LATE_OF_DEVICE`] before any: after a longer step, the clock goes on from the packet before.
     #[inline]
-    pub(crate) fn time(&mut self, at: Time, device: u16) -> Time {
+    pub(crate) fn packet_time(&mut self, at: Time, device: u16) -> Time {
         let at = at.as_nanos().wrapping_add(self.offset);
         if device != self.device {
             self.change_device(device);
         }
-        let newest = self.newest.unwrap_or_else(|| self.begin(at));
+        let newest = self.newest.unwrap_or_else(|| self.begin_clock(at));
         let longest = self.last_step.map_or(SILENCE, |step| step.by);
         if at.checked_sub(newest).is_some_and(|ahead| ahead < longest) {
             self.newest = Some(at);
             self.newest_of_device = at;
             return Time::from_nanos(at);
         }
-        self.odd(at, newest)
+        self.deviating_time(at, newest)
     }
 
-    fn begin(&mut self, at: u64) -> u64 {
+    fn begin_clock(&mut self, at: u64) -> u64 {
         self.first = at;
         at
     }
@@ -90,23 +90,23 @@ impl Clock {
     }
 
     #[cold]
-    fn odd(&mut self, at: u64, newest: u64) -> Time {
+    fn deviating_time(&mut self, at: u64, newest: u64) -> Time {
         let behind = newest.wrapping_sub(at);
         let behind_own = self.newest_of_device.saturating_sub(at);
         let is_late = behind <= LATE || behind <= LATE_OF_DEVICE && behind_own <= LATE;
-        let at = if is_late { at } else { self.step(at, newest) };
+        let at = if is_late { at } else { self.step_time(at, newest) };
         self.newest_of_device = self.newest_of_device.max(at);
         self.first = self.first.min(at);
         Time::from_nanos(at)
     }
 
     /// Returns the time from the first packet to the last.
-    pub(crate) fn elapsed(&self) -> Span {
+    pub(crate) fn elapsed_time(&self) -> Span {
         Span::from_nanos(self.newest.map_or(0, |newest| newest.saturating_sub(self.first)))
     }
 
     /// Returns the time of a packet with the time `at` that is long after or before the one at `newest`.
-    fn step(&mut self, at: u64, newest: u64) -> u64 {
+    fn step_time(&mut self, at: u64, newest: u64) -> u64 {
         let goes_on = at.checked_sub(newest).is_some_and(|ahead| ahead < SILENCE);
         let new = match self.last_step.take() {
             // It is ahead by the step at least, soon after it.
@@ -114,7 +114,7 @@ impl Clock {
             _ if goes_on => at,
             _ => {
                 let by = at.abs_diff(newest);
-                self.last_step = (at < newest).then_some(Step { at: newest, by });
+                self.last_step = (at < newest).then_some(ClockStep { at: newest, by });
                 self.steps.count += 1;
                 self.steps.largest = self.steps.largest.max(Span::from_nanos(by));
                 newest
@@ -139,8 +139,8 @@ mod tests {
     }
 
     fn times_of_devices(of_file: &[(u64, u16)]) -> (Vec<u64>, u64) {
-        let mut clock = Clock::default();
-        let time = |(at, device): &(u64, u16)| clock.time(Time::from_nanos(at * 1_000_000), *device);
+        let mut clock = CaptureClock::default();
+        let time = |(at, device): &(u64, u16)| clock.packet_time(Time::from_nanos(at * 1_000_000), *device);
         let times = of_file.iter().map(time).map(|at| at.as_nanos() / 1_000_000).collect();
         (times, clock.steps.count)
     }
@@ -185,13 +185,13 @@ mod tests {
 
     #[test]
     fn any_times_give_times_that_are_late_at_most() {
-        let mut clock = Clock::default();
+        let mut clock = CaptureClock::default();
         let (mut newest, mut random) = (0, 1_u64);
         for number in 0..100_000_u64 {
             random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(number);
             let at = [random, random >> 32, u64::MAX - (random >> 40), 0][(random >> 61) as usize % 4];
             let device = (random >> 50) as u16 % 4 % 3;
-            let at = clock.time(Time::from_nanos(at), device).as_nanos();
+            let at = clock.packet_time(Time::from_nanos(at), device).as_nanos();
             assert!(
                 number == 0 || at.saturating_sub(newest) <= SILENCE && newest.saturating_sub(at) <= LATE_OF_DEVICE,
                 "{number}"

@@ -21,14 +21,14 @@ impl Compression {
 
     /// Returns the length of the frame without content that begins with these bytes: Zstandard and LZ4 may have some
     /// before their first one, as files of `pzstd` do (RFC 8878, 3.1.2).
-    pub(crate) fn skippable(bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn skippable_length(bytes: &[u8]) -> Option<usize> {
         let [magic, length] = *bytes.first_chunk::<{ Self::SKIPPABLE_HEAD }>()?.as_chunks().0 else { return None };
         let is_skippable = matches!(magic, [0x50..=0x5F, 0x2A, 0x4D, 0x18]);
         is_skippable.then(|| Self::SKIPPABLE_HEAD + u32::from_le_bytes(length) as usize)
     }
 
     /// Returns the compression of a file with these first bytes.
-    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_magic(bytes: &[u8]) -> Option<Self> {
         let magics: [(&[u8], Self); 4] = [
             (&[0x1F, 0x8B, 0x08], Self::Gzip),
             (&[0x28, 0xB5, 0x2F, 0xFD], Self::Zstd),

@@ -9,7 +9,7 @@ use std::thread;
 use flate2::bufread::GzDecoder;
 
 use crate::Compression;
-use crate::error::Fault;
+use crate::error::CaptureFault;
 
 /// Bytes of a chunk that is passed to the reader, and chunks that may wait for it.
 const CHUNK: usize = 1 << 18;
@@ -23,55 +23,55 @@ const MAX_RATIO: u64 = 1000;
 const MAX_MEMORY_KIB: u32 = 256 << 10;
 
 /// The content of a compressed file.
-pub(crate) struct Decompressed {
+pub(crate) struct DecompressedInput {
     compression: Compression,
-    chunks: Receiver<Chunk>,
+    chunks: Receiver<DecompressedChunk>,
     /// The chunk that is being read, and how much of it was.
     chunk: Vec<u8>,
     at: usize,
-    end: Option<End>,
+    end: Option<DecompressionEnd>,
 }
 
-enum Chunk {
+enum DecompressedChunk {
     Bytes(Vec<u8>),
-    Last(End),
+    Last(DecompressionEnd),
 }
 
 #[derive(Debug)]
-enum End {
+enum DecompressionEnd {
     Whole,
     Cut,
     Failed(io::Error),
     Bomb,
 }
 
-impl Decompressed {
+impl DecompressedInput {
     /// Begins to decompress `input` on a thread, which ends with the file, or once the result is dropped and the input
     /// gives bytes. Fails if there can be no thread.
-    pub(crate) fn start(compression: Compression, input: impl Read + Send + 'static) -> Result<Self, Fault> {
+    pub(crate) fn start(compression: Compression, input: impl Read + Send + 'static) -> Result<Self, CaptureFault> {
         let (sender, chunks) = sync_channel(WAITING);
         let work = move || {
-            let end = decompress(compression, input, &sender);
+            let end = send_chunks(compression, input, &sender);
             // The reader may be gone.
-            let _ = sender.send(Chunk::Last(end));
+            let _ = sender.send(DecompressedChunk::Last(end));
         };
         let thread = thread::Builder::new().name("decompress".to_owned()).spawn(work);
-        thread.map_err(|error| Fault::Decompression(compression, error))?;
+        thread.map_err(|error| CaptureFault::Decompression(compression, error))?;
         Ok(Self { compression, chunks, chunk: Vec::new(), at: 0, end: None })
     }
 
     /// Reads as [`Read::read`] does.
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Fault> {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, CaptureFault> {
         while self.at == self.chunk.len() && self.end.is_none() {
             match self.chunks.recv() {
-                Ok(Chunk::Bytes(bytes)) => (self.chunk, self.at) = (bytes, 0),
-                Ok(Chunk::Last(end)) => self.end = Some(end),
-                Err(_) => self.end = Some(End::Failed(io::Error::other("the decompressor gave up"))),
+                Ok(DecompressedChunk::Bytes(bytes)) => (self.chunk, self.at) = (bytes, 0),
+                Ok(DecompressedChunk::Last(end)) => self.end = Some(end),
+                Err(_) => self.end = Some(DecompressionEnd::Failed(io::Error::other("the decompressor gave up"))),
             }
         }
         let rest = &self.chunk[self.at..];
         if rest.is_empty() {
-            return self.end();
+            return self.end_input();
         }
         let length = rest.len().min(buffer.len());
         buffer[..length].copy_from_slice(&rest[..length]);
@@ -81,13 +81,13 @@ impl Decompressed {
 
     /// Returns true once all was read of a file whose compression is cut.
     pub(crate) fn is_cut(&self) -> bool {
-        matches!(self.end, Some(End::Cut))
+        matches!(self.end, Some(DecompressionEnd::Cut))
     }
 
-    fn end(&mut self) -> Result<usize, Fault> {
+    fn end_input(&mut self) -> Result<usize, CaptureFault> {
         match self.end.take() {
-            Some(End::Failed(error)) => Err(Fault::Decompression(self.compression, error)),
-            Some(End::Bomb) => Err(Fault::Bomb(self.compression)),
+            Some(DecompressionEnd::Failed(error)) => Err(CaptureFault::Decompression(self.compression, error)),
+            Some(DecompressionEnd::Bomb) => Err(CaptureFault::Bomb(self.compression)),
             end => {
                 self.end = end;
                 Ok(0)
@@ -97,39 +97,43 @@ impl Decompressed {
 }
 
 /// Sends all that `input` expands to. Returns why it ended.
-fn decompress(compression: Compression, input: impl Read + 'static, to: &SyncSender<Chunk>) -> End {
+fn send_chunks(
+    compression: Compression,
+    input: impl Read + 'static,
+    to: &SyncSender<DecompressedChunk>,
+) -> DecompressionEnd {
     let taken = Arc::new(AtomicU64::new(0));
-    let input = Counted { input: BufReader::with_capacity(CHUNK, input), taken: Arc::clone(&taken) };
-    let mut decoder = match decoder(compression, input) {
+    let input = CountedInput { input: BufReader::with_capacity(CHUNK, input), taken: Arc::clone(&taken) };
+    let mut decoder = match open_decoder(compression, input) {
         Ok(decoder) => decoder,
-        Err(error) => return End::Failed(error),
+        Err(error) => return DecompressionEnd::Failed(error),
     };
     let (mut stretch, mut taken_before) = (0, 0);
     loop {
         let mut bytes = Vec::with_capacity(CHUNK);
         let read = (&mut decoder).take(CHUNK as u64).read_to_end(&mut bytes);
         let (length, is_full) = (bytes.len() as u64, bytes.len() == CHUNK);
-        if to.send(Chunk::Bytes(bytes)).is_err() {
-            return End::Whole;
+        if to.send(DecompressedChunk::Bytes(bytes)).is_err() {
+            return DecompressionEnd::Whole;
         }
         match read {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return End::Cut,
-            Err(error) => return End::Failed(error),
-            Ok(_) if !is_full => return End::Whole,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return DecompressionEnd::Cut,
+            Err(error) => return DecompressionEnd::Failed(error),
+            Ok(_) if !is_full => return DecompressionEnd::Whole,
             Ok(_) => {}
         }
         stretch += length;
         if stretch >= STRETCH {
             let taken = taken.load(Relaxed);
             if (taken - taken_before).saturating_mul(MAX_RATIO) < stretch {
-                return End::Bomb;
+                return DecompressionEnd::Bomb;
             }
             (stretch, taken_before) = (0, taken);
         }
     }
 }
 
-fn decoder(compression: Compression, input: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
+fn open_decoder(compression: Compression, input: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
     Ok(match compression {
         Compression::Gzip => Box::new(GzipMembers(Some(GzDecoder::new(input)))),
         Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(input)?),
@@ -185,12 +189,12 @@ impl<R: BufRead> Read for Lz4Frames<R> {
 }
 
 /// Counts the bytes that a decoder takes.
-struct Counted<R> {
+struct CountedInput<R> {
     input: R,
     taken: Arc<AtomicU64>,
 }
 
-impl<R: BufRead> Read for Counted<R> {
+impl<R: BufRead> Read for CountedInput<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.input.read(buffer)?;
         self.taken.fetch_add(count as u64, Relaxed);
@@ -198,7 +202,7 @@ impl<R: BufRead> Read for Counted<R> {
     }
 }
 
-impl<R: BufRead> BufRead for Counted<R> {
+impl<R: BufRead> BufRead for CountedInput<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.input.fill_buf()
     }

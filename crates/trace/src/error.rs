@@ -91,7 +91,7 @@ pub enum CaptureError {
 
 /// An error, before the file's name is added.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum CaptureFault {
     Read(io::Error),
     NoCapture(&'static str),
     Version { format: &'static str, major: u16, minor: u16 },
@@ -100,9 +100,9 @@ pub(crate) enum Fault {
     Bomb(Compression),
 }
 
-impl Fault {
+impl CaptureFault {
     /// Returns the error for the file of this name.
-    pub(crate) fn of(self, file: &str) -> CaptureError {
+    pub(crate) fn into_error(self, file: &str) -> CaptureError {
         let file = file.to_owned();
         match self {
             Self::Read(source) => CaptureError::Read { file, source },

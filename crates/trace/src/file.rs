@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use fullpipe_units::Time;
 use fullpipe_wire::LinkType;
 
-use crate::appearance::appearance;
-use crate::decompress::Decompressed;
-use crate::error::Fault;
-use crate::input::{Input, Source};
-use crate::pcap::Pcap;
+use crate::appearance::file_appearance;
+use crate::decompress::DecompressedInput;
+use crate::error::CaptureFault;
+use crate::input::{ByteSource, InputBuffer};
+use crate::pcap::PcapReader;
 use crate::pcapng::PcapNg;
 use crate::{CaptureError, Compression, FileNotes};
 
@@ -26,8 +26,8 @@ pub struct PacketFile {
     name: String,
     /// Path of the file, if it can be read from its begin again.
     path: Option<PathBuf>,
-    input: Input,
-    framing: Framing,
+    input: InputBuffer,
+    framing: FileFraming,
     notes: FileNotes,
     /// Packets that the host lost, of a capture under way, once it is over.
     drops: Option<Arc<AtomicU64>>,
@@ -49,8 +49,8 @@ pub struct CapturedPacket<'p> {
     pub original: u32,
 }
 
-enum Framing {
-    Pcap(Pcap),
+enum FileFraming {
+    Pcap(PcapReader),
     PcapNg(PcapNg),
 }
 
@@ -79,7 +79,7 @@ impl PacketFile {
     }
 
     /// Goes back to the first packet, if that is possible.
-    pub(crate) fn reopen(&mut self) -> bool {
+    pub(crate) fn rewind_file(&mut self) -> bool {
         let opened = self.path.as_deref().and_then(|path| Self::open(path).ok());
         let is_open = opened.is_some();
         if let Some(opened) = opened {
@@ -94,8 +94,8 @@ impl PacketFile {
     ///
     /// Fails if the input cannot be read or decompressed, is no capture, or has an unknown version.
     pub fn new(input: impl Read + Send + 'static, name: &str) -> Result<Self, CaptureError> {
-        let input = Input::new(Source::Plain(Box::new(input)));
-        Self::detect(input, name.to_owned()).map_err(|fault| fault.of(name))
+        let input = InputBuffer::new(ByteSource::Plain(Box::new(input)));
+        Self::detect_format(input, name.to_owned()).map_err(|fault| fault.into_error(name))
     }
 
     /// Returns the next packet; `None` at the end, which may be within a packet: see [`FileNotes::cut_end`].
@@ -110,8 +110,8 @@ impl PacketFile {
             return Ok(None);
         }
         let record = match &mut self.framing {
-            Framing::Pcap(pcap) => pcap.next_record(&mut self.input, &mut self.notes),
-            Framing::PcapNg(pcapng) => pcapng.next_record(&mut self.input, &mut self.notes),
+            FileFraming::Pcap(pcap) => pcap.next_record(&mut self.input, &mut self.notes),
+            FileFraming::PcapNg(pcapng) => pcapng.next_record(&mut self.input, &mut self.notes),
         };
         let Some(record) = record.map_err(|fault| self.ended_by(fault))? else {
             self.end();
@@ -123,38 +123,38 @@ impl PacketFile {
             at: Time::from_nanos(record.at),
             link: record.link,
             interface: record.interface,
-            bytes: self.input.taken(record.range),
+            bytes: self.input.taken_bytes(record.range),
             original: record.original,
         }))
     }
 
     /// Returns facts of the file, as far as it was read.
-    pub fn notes(&self) -> &FileNotes {
+    pub fn file_notes(&self) -> &FileNotes {
         &self.notes
     }
 
-    fn detect(mut input: Input, name: String) -> Result<Self, Fault> {
+    fn detect_format(mut input: InputBuffer, name: String) -> Result<Self, CaptureFault> {
         let mut notes = FileNotes::default();
-        while input.fill(Compression::SKIPPABLE_HEAD)? {
-            let Some(length) = Compression::skippable(input.unread()) else { break };
-            input.skip(length)?;
+        while input.fill_buffer(Compression::SKIPPABLE_HEAD)? {
+            let Some(length) = Compression::skippable_length(input.buffered_bytes()) else { break };
+            input.skip_bytes(length)?;
         }
-        notes.compression = Compression::of(input.unread());
+        notes.compression = Compression::from_magic(input.buffered_bytes());
         if let Some(compression) = notes.compression {
-            input = decompressed(compression, input)?;
+            input = decompressed_input(compression, input)?;
         }
         // A shorter file is none, and described below.
-        input.fill(4)?;
-        let framing = match Pcap::open(&mut input, &mut notes)? {
-            Some(pcap) => Some(Framing::Pcap(pcap)),
-            None => PcapNg::open(&mut input, &mut notes)?.map(Framing::PcapNg),
+        input.fill_buffer(4)?;
+        let framing = match PcapReader::open(&mut input, &mut notes)? {
+            Some(pcap) => Some(FileFraming::Pcap(pcap)),
+            None => PcapNg::open(&mut input, &mut notes)?.map(FileFraming::PcapNg),
         };
         if let Some(framing) = framing {
             return Ok(Self { name, path: None, input, framing, notes, drops: None, is_ended: false });
         }
-        input.fill(PREVIEW)?;
-        let preview = &input.unread()[..input.unread().len().min(PREVIEW)];
-        Err(Fault::NoCapture(appearance(preview)))
+        input.fill_buffer(PREVIEW)?;
+        let preview = &input.buffered_bytes()[..input.buffered_bytes().len().min(PREVIEW)];
+        Err(CaptureFault::NoCapture(file_appearance(preview)))
     }
 
     fn end(&mut self) {
@@ -162,9 +162,9 @@ impl PacketFile {
         self.notes.drops = self.drops.as_ref().map(|drops| drops.load(Relaxed)).or(self.notes.drops);
     }
 
-    fn ended_by(&mut self, fault: Fault) -> CaptureError {
+    fn ended_by(&mut self, fault: CaptureFault) -> CaptureError {
         self.end();
-        fault.of(&self.name)
+        fault.into_error(&self.name)
     }
 }
 
@@ -175,9 +175,9 @@ impl fmt::Debug for PacketFile {
 }
 
 /// Returns the input behind a compression.
-fn decompressed(compression: Compression, input: Input) -> Result<Input, Fault> {
+fn decompressed_input(compression: Compression, input: InputBuffer) -> Result<InputBuffer, CaptureFault> {
     let (begun, source) = input.into_parts();
-    let Source::Plain(rest) = source else { return Ok(Input::new(source)) };
-    let decompressed = Decompressed::start(compression, Cursor::new(begun).chain(rest))?;
-    Ok(Input::new(Source::Decompressed(decompressed)))
+    let ByteSource::Plain(rest) = source else { return Ok(InputBuffer::new(source)) };
+    let decompressed = DecompressedInput::start(compression, Cursor::new(begun).chain(rest))?;
+    Ok(InputBuffer::new(ByteSource::Decompressed(decompressed)))
 }

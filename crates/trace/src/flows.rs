@@ -4,24 +4,24 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_flow::{Explained, FlowsWithTimes, LeftOut, PacketTimes, TransferEvidence};
+use fullpipe_flow::{ExplainedTransfers, FlowsWithTimes, LeftOut, PacketTimes, TransferEvidence};
 use fullpipe_record::{CaptureReport, FlowReport};
-use fullpipe_units::counted;
-use fullpipe_wire::{Captured, LinkType, UnreadHeader, is_known, read_captured};
+use fullpipe_units::count_noun;
+use fullpipe_wire::{CapturedContent, LinkType, UnreadHeader, is_known, read_captured};
 
-use crate::clock::{Clock, Steps};
+use crate::clock::{CaptureClock, ClockSteps};
 use crate::error::CaptureError;
 use crate::file::{CapturedPacket, PacketFile};
-use crate::following::Following;
+use crate::following::FlowFollower;
 use crate::notes::FileNotes;
-use crate::sorter::Sorter;
+use crate::sorter::SegmentSorter;
 
 /// Packets after which an interrupt is noticed.
 const INTERRUPT_INTERVAL: u64 = 4096;
 
 /// The content of a capture, as far as it was read.
 #[derive(Debug)]
-pub struct Reading {
+pub struct CaptureContent {
     /// Connections of the capture.
     pub report: CaptureReport,
     /// The times of packets of each connection, if the capture is to be compared with another.
@@ -34,9 +34,9 @@ pub struct Reading {
 
 /// The use of a capture.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'f> {
+pub struct CaptureUse<'f> {
     /// The transfers of which evidence is returned.
-    pub explained: Explained<'f>,
+    pub explained: ExplainedTransfers<'f>,
     /// True if the capture is compared with another, for which the times of packets are kept.
     pub is_compared: bool,
 }
@@ -47,7 +47,7 @@ const MAX_NAMED: usize = 4;
 
 /// Packets of a capture that are no TCP segments.
 #[derive(Debug, Default)]
-struct Others {
+struct OtherPackets {
     unread: BTreeMap<UnreadHeader, u64>,
     /// Packets with further kinds of headers.
     unread_beyond: u64,
@@ -61,7 +61,7 @@ struct Others {
     other: u64,
 }
 
-impl Others {
+impl OtherPackets {
     fn count_unread(&mut self, unread: UnreadHeader) {
         let has_room = self.unread.len() < MAX_KINDS || self.unread.contains_key(&unread);
         *if has_room { self.unread.entry(unread).or_default() } else { &mut self.unread_beyond } += 1;
@@ -71,7 +71,7 @@ impl Others {
     fn no_segment_note(&self, packets: u64) -> String {
         let kinds = [(self.datagrams, "datagram", "UDP"), (self.other, "packet", "other protocols")];
         let there = kinds.into_iter().filter(|(count, ..)| *count > 0);
-        let texts: Vec<String> = there.map(|(count, one, of)| format!("{} of {of}", counted(count, one))).collect();
+        let texts: Vec<String> = there.map(|(count, one, of)| format!("{} of {of}", count_noun(count, one))).collect();
         format!("None of {packets} packets is a segment of TCP: {}.", texts.join(", "))
     }
 
@@ -81,7 +81,7 @@ impl Others {
         let mut kinds: Vec<(&UnreadHeader, &u64)> = self.unread.iter().collect();
         kinds.sort_by_key(|(_, count)| Reverse(**count));
         let names = list_few(kinds.into_iter().map(|(unread, count)| format!("{count} of {unread}")));
-        let packets = counted(count, "packet");
+        let packets = count_noun(count, "packet");
         let advice = "connections in them are missing. Capture where nothing is wrapped around IP";
         (count > 0).then(|| format!("{packets} within headers that are not understood ({names}): {advice}."))
     }
@@ -91,58 +91,58 @@ impl Others {
 fn list_few(texts: impl ExactSizeIterator<Item = String>) -> String {
     let others = texts.len().saturating_sub(MAX_NAMED);
     let named: Vec<String> = texts.take(MAX_NAMED).collect();
-    let more = if others > 0 { format!(" and {}", counted(others, "other")) } else { String::new() };
+    let more = if others > 0 { format!(" and {}", count_noun(others, "other")) } else { String::new() };
     named.join(", ") + &more
 }
 
 /// The content of a capture so far.
-struct Content {
-    flows: Following,
-    others: Others,
+struct ContentBuilder {
+    flows: FlowFollower,
+    others: OtherPackets,
     packets: u64,
     segments: u64,
-    clock: Clock,
-    sorter: Sorter,
+    clock: CaptureClock,
+    sorter: SegmentSorter,
 }
 
-impl Content {
-    fn new(flows: Following, sorter: Sorter) -> Self {
-        let (others, clock) = (Others::default(), Clock::default());
+impl ContentBuilder {
+    fn new(flows: FlowFollower, sorter: SegmentSorter) -> Self {
+        let (others, clock) = (OtherPackets::default(), CaptureClock::default());
         Self { flows, others, packets: 0, segments: 0, clock, sorter }
     }
 
     /// Adds the next packet of the file.
     #[inline]
-    fn add(&mut self, packet: &CapturedPacket) {
+    fn add_packet(&mut self, packet: &CapturedPacket) {
         self.packets += 1;
-        let at = self.clock.time(packet.at, packet.interface);
+        let at = self.clock.packet_time(packet.at, packet.interface);
         let others = &mut self.others;
         match &read_captured(packet.link, packet.bytes, packet.original as usize) {
-            Captured::Tcp(segment) => {
+            CapturedContent::Tcp(segment) => {
                 self.segments += 1;
                 others.cut_options += u64::from(segment.options.cut);
-                self.sorter.add(segment, at, &mut |segment, at| self.flows.add(segment, at));
+                self.sorter.add_segment(segment, at, &mut |segment, at| self.flows.add_segment(segment, at));
             }
-            Captured::FirstFragment | Captured::LaterFragment => others.fragments += 1,
-            Captured::Cut => others.cut += 1,
-            Captured::Encrypted => others.encrypted += 1,
-            Captured::Malformed => others.malformed += 1,
-            Captured::Unread(unread) => others.count_unread(*unread),
-            Captured::Udp => others.datagrams += 1,
-            Captured::Other => others.other += 1,
+            CapturedContent::FirstFragment | CapturedContent::LaterFragment => others.fragments += 1,
+            CapturedContent::Cut => others.cut += 1,
+            CapturedContent::Encrypted => others.encrypted += 1,
+            CapturedContent::Malformed => others.malformed += 1,
+            CapturedContent::Unread(unread) => others.count_unread(*unread),
+            CapturedContent::Udp => others.datagrams += 1,
+            CapturedContent::Other => others.other += 1,
         }
     }
 
     /// Adds the segments that were held back.
-    fn finish(mut self) -> Self {
-        std::mem::take(&mut self.sorter).finish(&mut |segment, at| self.flows.add(segment, at));
+    fn finish_content(mut self) -> Self {
+        std::mem::take(&mut self.sorter).finish_sorting(&mut |segment, at| self.flows.add_segment(segment, at));
         self
     }
 }
 
 /// Reads `file` to its end, or until `interrupt` is set, and returns its connections, with what is `wanted` of them. An
 /// error ends the file; the connections before it are returned with it. `name` is that of the file in the report.
-pub fn read_flows(file: &mut PacketFile, name: &str, wanted: Wanted<'_>, interrupt: &AtomicBool) -> Reading {
+pub fn read_flows(file: &mut PacketFile, name: &str, wanted: CaptureUse<'_>, interrupt: &AtomicBool) -> CaptureContent {
     read_flows_with(file, name, wanted, interrupt, &mut |_| Ok(()))
 }
 
@@ -150,12 +150,12 @@ pub fn read_flows(file: &mut PacketFile, name: &str, wanted: Wanted<'_>, interru
 pub fn read_flows_with(
     file: &mut PacketFile,
     name: &str,
-    wanted: Wanted<'_>,
+    wanted: CaptureUse<'_>,
     interrupt: &AtomicBool,
     also: &mut impl FnMut(&CapturedPacket) -> Result<(), CaptureError>,
-) -> Reading {
-    let new = |sorter| Content::new(Following::new(wanted.is_compared), sorter);
-    let mut content = new(if file.can_reopen() { Sorter::of_ordered() } else { Sorter::new() });
+) -> CaptureContent {
+    let new = |sorter| ContentBuilder::new(FlowFollower::new(wanted.is_compared), sorter);
+    let mut content = new(if file.can_reopen() { SegmentSorter::of_ordered() } else { SegmentSorter::new() });
     // Packets that were passed to `also`.
     let mut passed = 0;
     let error = loop {
@@ -175,20 +175,20 @@ pub fn read_flows_with(
             }
             passed += 1;
         }
-        content.add(&packet);
-        if std::mem::take(&mut content.sorter.has_passed_later) && file.reopen() {
-            content = new(Sorter::of_disordered());
+        content.add_packet(&packet);
+        if std::mem::take(&mut content.sorter.has_passed_later) && file.rewind_file() {
+            content = new(SegmentSorter::of_disordered());
         }
     };
-    let Content { flows, others, packets, segments, clock, .. } = content.finish();
-    let finished = flows.finish(wanted.explained);
+    let ContentBuilder { flows, others, packets, segments, clock, .. } = content.finish_content();
+    let finished = flows.finish_flows(wanted.explained);
     let mut report = CaptureReport {
         name: name.to_owned(),
-        format: format_of(file.notes()),
+        format: format_of(file.file_notes()),
         packets,
         segments,
-        duration: clock.elapsed(),
-        notes: notes(file.notes(), &others, clock.steps),
+        duration: clock.elapsed_time(),
+        notes: capture_notes(file.file_notes(), &others, clock.steps),
         unanswered: finished.unanswered,
         left_out: finished.left_out.missing,
         flows: finished.flows,
@@ -196,27 +196,27 @@ pub fn read_flows_with(
         other: None,
         pairs: Vec::new(),
         redacted: None,
-        dropped: file.notes().drops,
+        dropped: file.file_notes().drops,
     };
     if report.unanswered > 0 {
-        report.notes.push(format!("{} got no answer.", counted(report.unanswered, "SYN")));
+        report.notes.push(format!("{} got no answer.", count_noun(report.unanswered, "SYN")));
     }
     report.notes.extend(left_out(finished.left_out));
     if segments == 0 && packets > 0 && report.notes.is_empty() {
         report.notes.push(others.no_segment_note(packets));
     }
-    Reading { report, times: finished.times, transfers: finished.transfers, error }
+    CaptureContent { report, times: finished.times, transfers: finished.transfers, error }
 }
 
-impl Reading {
+impl CaptureContent {
     /// Returns the connection that moved most in the transfer of which evidence was asked for.
-    pub fn explained(&self) -> Option<&FlowReport> {
+    pub fn explained_flow(&self) -> Option<&FlowReport> {
         let number = self.transfers.first()?.flows.first()?;
         self.report.flows.iter().find(|flow| flow.number == *number)
     }
 
     /// Returns the connections of the capture for [`fullpipe_flow::pairs`].
-    pub fn flows(&self) -> FlowsWithTimes<'_> {
+    pub fn flows_with_times(&self) -> FlowsWithTimes<'_> {
         FlowsWithTimes { flows: &self.report.flows, times: &self.times }
     }
 }
@@ -235,11 +235,11 @@ fn left_out(counts: LeftOut) -> impl Iterator<Item = String> {
         (counts.finished_early, "connection", "finished early, as there were too many: those that were silent longest"),
         (counts.thinned, "small connection", "without some round-trip times, as there were too many"),
     ];
-    let sentence = |(count, what, text)| format!("{} {text}.", counted(count, what));
+    let sentence = |(count, what, text)| format!("{} {text}.", count_noun(count, what));
     sentences.into_iter().filter(|(count, ..)| *count > 0).map(sentence)
 }
 
-fn notes(file: &FileNotes, others: &Others, steps: Steps) -> Vec<String> {
+fn capture_notes(file: &FileNotes, others: &OtherPackets, steps: ClockSteps) -> Vec<String> {
     let mut notes = Vec::new();
     if file.cut_end {
         notes.push("The last packet of the file is cut off; all before it were read.".to_owned());
@@ -250,10 +250,10 @@ fn notes(file: &FileNotes, others: &Others, steps: Steps) -> Vec<String> {
         notes.push(format!("Packets of link type {names} are not read: capture on a device that carries IP."));
     }
     notes.extend(others.unread_note());
-    notes.extend(steps.note());
+    notes.extend(steps.note_text());
     let mut add = |count: u64, what: &str, text: &str| {
         if count > 0 {
-            notes.push(format!("{} {text}.", counted(count, what)));
+            notes.push(format!("{} {text}.", count_noun(count, what)));
         }
     };
     add(file.drops.unwrap_or(0), "packet", "dropped by the capturing host");
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn headers_that_are_not_understood_are_counted_and_few_are_named() {
-        let mut others = Others::default();
+        let mut others = OtherPackets::default();
         assert_eq!(others.unread_note(), None);
         (0..3).for_each(|_| others.count_unread(UnreadHeader::EtherType(0x22F3)));
         let text = others.unread_note().unwrap();
@@ -291,7 +291,7 @@ mod tests {
     fn of_thousands_of_link_types_few_are_named() {
         let mut file = FileNotes::default();
         file.links.extend((0..=u16::MAX).map(LinkType));
-        let notes = notes(&file, &Others::default(), Steps::default());
+        let notes = capture_notes(&file, &OtherPackets::default(), ClockSteps::default());
         assert!(notes.len() == 1 && notes[0].len() < 200 && notes[0].contains("and 65511 others"), "{notes:?}");
     }
 
@@ -306,16 +306,16 @@ mod tests {
 
     #[test]
     fn a_capture_without_tcp_says_what_it_holds() {
-        let others = Others { datagrams: 2, other: 1, ..Others::default() };
+        let others = OtherPackets { datagrams: 2, other: 1, ..OtherPackets::default() };
         let text = "None of 3 packets is a segment of TCP: 2 datagrams of UDP, 1 packet of other protocols.";
         assert_eq!(others.no_segment_note(3), text);
-        let alone = Others { datagrams: 2, ..Others::default() };
+        let alone = OtherPackets { datagrams: 2, ..OtherPackets::default() };
         assert!(alone.no_segment_note(2).ends_with(": 2 datagrams of UDP."));
     }
 
     #[test]
     fn packets_of_a_link_that_is_not_read_are_stated() {
-        let wanted = Wanted { explained: Explained::Largest(0), is_compared: false };
+        let wanted = CaptureUse { explained: ExplainedTransfers::Largest(0), is_compared: false };
         let read = |link| read_flows(&mut pcap(link), "made.pcap", wanted, &AtomicBool::new(false)).report;
         let radio = read(195);
         assert_eq!((radio.packets, radio.segments), (1, 0));

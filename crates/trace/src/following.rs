@@ -4,9 +4,9 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use fullpipe_flow::{Explained, Finished, Flows, Numbered, Settled};
+use fullpipe_flow::{ExplainedTransfers, FinishedFlows, FlowTable, NumberedSegment, SettledFlows};
 use fullpipe_units::Time;
-use fullpipe_wire::Segment;
+use fullpipe_wire::CapturedSegment;
 
 /// Connections from which on several threads follow them. Fewer are in the caches, where passing a packet to another
 /// thread takes as long as following it.
@@ -21,56 +21,56 @@ const BATCH: usize = 4096;
 const WAITING: usize = 32;
 
 /// The threads that follow the connections.
-pub(crate) enum Following {
+pub(crate) enum FlowFollower {
     /// This thread, where as many others may take over.
     Here {
-        flows: Box<Flows>,
+        flows: Box<FlowTable>,
         threads: usize,
     },
     Threads {
-        parts: Vec<Part>,
+        parts: Vec<FollowerThread>,
         count: u64,
     },
 }
 
-impl Following {
+impl FlowFollower {
     /// Returns the threads of a capture, which keep the times of packets if it is compared with another.
     pub(crate) fn new(is_compared: bool) -> Self {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        let flows = if is_compared { Flows::default() } else { Flows::alone() };
+        let flows = if is_compared { FlowTable::default() } else { FlowTable::without_packet_times() };
         Self::Here { flows: Box::new(flows), threads }
     }
 
     /// Adds a segment that was captured at `at`.
     #[inline]
-    pub(crate) fn add(&mut self, segment: &Segment, at: Time) {
+    pub(crate) fn add_segment(&mut self, segment: &CapturedSegment, at: Time) {
         match self {
             Self::Here { flows, threads } => {
-                flows.add(segment, at);
-                if flows.connections() >= MANY && *threads > 1 {
-                    self.share();
+                flows.add_segment(segment, at);
+                if flows.flow_count() >= MANY && *threads > 1 {
+                    self.start_threads();
                 }
             }
             Self::Threads { parts, count } => {
-                let segment = Numbered::new(*count, segment, at);
-                let part = segment.part(parts.len());
-                parts[part].add(segment);
+                let segment = NumberedSegment::new(*count, segment, at);
+                let part = segment.part_index(parts.len());
+                parts[part].add_segment(segment);
                 *count += 1;
             }
         }
     }
 
     /// Has threads follow the connections from here on.
-    fn share(&mut self) {
+    fn start_threads(&mut self) {
         let Self::Here { flows, threads } = self else { return };
         let waiting = WAITING / *threads;
-        let Ok(parts) = (0..*threads).map(|_| Part::start(waiting)).collect::<Result<Vec<_>, _>>() else {
+        let Ok(parts) = (0..*threads).map(|_| FollowerThread::start(waiting)).collect::<Result<Vec<_>, _>>() else {
             // There is no memory for a thread.
             *threads = 1;
             return;
         };
-        let count = flows.segments();
-        for (part, flows) in parts.iter().zip(std::mem::take(&mut **flows).split(*threads)) {
+        let count = flows.segment_count();
+        for (part, flows) in parts.iter().zip(std::mem::take(&mut **flows).split_parts(*threads)) {
             // One that ended has panicked, which its end shows.
             let _ = part.begin.send(flows);
         }
@@ -78,61 +78,67 @@ impl Following {
     }
 
     /// Returns everything that was found, with the evidence of the transfers that are to be `explained`.
-    pub(crate) fn finish(self, explained: Explained<'_>) -> Finished {
+    pub(crate) fn finish_flows(self, explained: ExplainedTransfers<'_>) -> FinishedFlows {
         match self {
-            Self::Here { flows, .. } => flows.finish(explained),
+            Self::Here { flows, .. } => flows.finish_flows(explained),
             Self::Threads { parts, .. } => {
-                let threads: Vec<JoinHandle<Settled>> = parts.into_iter().map(Part::end).collect();
-                let ended = |thread: JoinHandle<Settled>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-                Settled::finish(threads.into_iter().map(ended).collect(), explained)
+                let threads: Vec<JoinHandle<SettledFlows>> =
+                    parts.into_iter().map(FollowerThread::end_thread).collect();
+                let ended =
+                    |thread: JoinHandle<SettledFlows>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+                SettledFlows::finish_parts(threads.into_iter().map(ended).collect(), explained)
             }
         }
     }
 }
 
 /// A thread that follows a part of the connections.
-pub(crate) struct Part {
-    thread: JoinHandle<Settled>,
+pub(crate) struct FollowerThread {
+    thread: JoinHandle<SettledFlows>,
     /// The connections that it begins with.
-    begin: SyncSender<Flows>,
-    batches: SyncSender<Vec<Numbered>>,
-    batch: Vec<Numbered>,
+    begin: SyncSender<FlowTable>,
+    batches: SyncSender<Vec<NumberedSegment>>,
+    batch: Vec<NumberedSegment>,
     /// Batches that it has followed, whose room is free for others.
-    followed: Receiver<Vec<Numbered>>,
+    followed: Receiver<Vec<NumberedSegment>>,
 }
 
-impl Part {
+impl FollowerThread {
     /// Starts a thread for which so many batches may wait.
     fn start(waiting: usize) -> std::io::Result<Self> {
         let (begin, flows) = sync_channel(1);
         let (batches, segments) = sync_channel(waiting);
         let (free, followed) = channel();
-        let work = move || follow(&flows, &segments, &free);
+        let work = move || follow_batches(&flows, &segments, &free);
         let thread = thread::Builder::new().name("connections".to_owned()).spawn(work)?;
         Ok(Self { thread, begin, batches, batch: Vec::with_capacity(BATCH), followed })
     }
 
-    fn add(&mut self, segment: Numbered) {
+    fn add_segment(&mut self, segment: NumberedSegment) {
         self.batch.push(segment);
         if self.batch.len() == BATCH {
             let next = self.followed.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
-            self.send(next);
+            self.send_batch(next);
         }
     }
 
     /// Passes the batch on, and begins `next`.
-    fn send(&mut self, next: Vec<Numbered>) {
+    fn send_batch(&mut self, next: Vec<NumberedSegment>) {
         // One that ended has panicked, which its end shows.
         let _ = self.batches.send(std::mem::replace(&mut self.batch, next));
     }
 
-    fn end(mut self) -> JoinHandle<Settled> {
-        self.send(Vec::new());
+    fn end_thread(mut self) -> JoinHandle<SettledFlows> {
+        self.send_batch(Vec::new());
         self.thread
     }
 }
 
-fn follow(flows: &Receiver<Flows>, segments: &Receiver<Vec<Numbered>>, free: &Sender<Vec<Numbered>>) -> Settled {
+fn follow_batches(
+    flows: &Receiver<FlowTable>,
+    segments: &Receiver<Vec<NumberedSegment>>,
+    free: &Sender<Vec<NumberedSegment>>,
+) -> SettledFlows {
     let mut flows = flows.recv().unwrap_or_default();
     for mut batch in segments {
         flows.add_all(&batch);
@@ -140,18 +146,18 @@ fn follow(flows: &Receiver<Flows>, segments: &Receiver<Vec<Numbered>>, free: &Se
         // At the end the reading thread takes no batch any more.
         let _ = free.send(batch);
     }
-    flows.settle()
+    flows.settle_flows()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_wire::{Captured, LinkType, read_captured};
+    use fullpipe_wire::{CapturedContent, LinkType, read_captured};
 
     #[test]
     fn several_threads_find_what_one_does() {
         const CONNECTIONS: u32 = MANY as u32 + 500;
-        let new = |threads| Following::Here { flows: Box::default(), threads };
+        let new = |threads| FlowFollower::Here { flows: Box::default(), threads };
         let (mut one, mut three) = (new(1), new(3));
         for number in 0..10 * CONNECTIONS {
             let (connection, index) = (number % CONNECTIONS, number / CONNECTIONS);
@@ -161,13 +167,13 @@ mod tests {
             let [sequence_high, sequence_low] = (100 * index as u16).to_be_bytes();
             let tcp = [0x9C, 0x40, 0x14, 0x51, 0, 0, sequence_high, sequence_low, 0, 0, 0, 1, 0x50, 0x10, 1, 0];
             let bytes = [&ip[..], &tcp, &[0; 4]].concat();
-            let Captured::Tcp(segment) = read_captured(LinkType::RAW, &bytes, 140) else { panic!("no segment") };
+            let CapturedContent::Tcp(segment) = read_captured(LinkType::RAW, &bytes, 140) else { panic!("no segment") };
             let at = Time::from_nanos(u64::from(number / 2) * 1_000);
-            one.add(&segment, at);
-            three.add(&segment, at);
+            one.add_segment(&segment, at);
+            three.add_segment(&segment, at);
         }
-        assert!(matches!(one, Following::Here { .. }) && matches!(three, Following::Threads { .. }));
-        let [one, three] = [one, three].map(|following| following.finish(Explained::Largest(2)));
+        assert!(matches!(one, FlowFollower::Here { .. }) && matches!(three, FlowFollower::Threads { .. }));
+        let [one, three] = [one, three].map(|following| following.finish_flows(ExplainedTransfers::Largest(2)));
         assert_eq!(one.flows.len(), CONNECTIONS as usize);
         assert!(one.flows.iter().all(|flow| flow.ends[0].unique_bytes.get() == 1_000));
         assert_eq!((&one.flows, &one.transfers), (&three.flows, &three.transfers));

@@ -3,21 +3,21 @@
 use std::io::{self, Read};
 use std::ops::Range;
 
-use crate::decompress::Decompressed;
-use crate::error::Fault;
+use crate::decompress::DecompressedInput;
+use crate::error::CaptureFault;
 
 /// Bytes that are read at a time.
 const BLOCK: usize = 1 << 18;
 
 /// The origin of the bytes.
-pub(crate) enum Source {
+pub(crate) enum ByteSource {
     Plain(Box<dyn Read + Send>),
-    Decompressed(Decompressed),
+    Decompressed(DecompressedInput),
 }
 
 /// A buffer in which records are parsed without being copied.
-pub(crate) struct Input {
-    source: Source,
+pub(crate) struct InputBuffer {
+    source: ByteSource,
     buffer: Vec<u8>,
     /// The bytes of the buffer that were read and not taken yet.
     unread: Range<usize>,
@@ -26,19 +26,19 @@ pub(crate) struct Input {
     is_cut: bool,
 }
 
-impl Input {
-    pub(crate) fn new(source: Source) -> Self {
+impl InputBuffer {
+    pub(crate) fn new(source: ByteSource) -> Self {
         Self { source, buffer: vec![0; BLOCK], unread: 0..0, offset: 0, is_cut: false }
     }
 
     /// Reads until `length` bytes are there. Returns false if the file ends before, and notes that it is cut if it ends
     /// within them.
     #[inline]
-    pub(crate) fn fill(&mut self, length: usize) -> Result<bool, Fault> {
+    pub(crate) fn fill_buffer(&mut self, length: usize) -> Result<bool, CaptureFault> {
         if self.unread.len() >= length { Ok(true) } else { self.read_until(length) }
     }
 
-    fn read_until(&mut self, length: usize) -> Result<bool, Fault> {
+    fn read_until(&mut self, length: usize) -> Result<bool, CaptureFault> {
         while self.unread.len() < length {
             self.make_room(length);
             let count = self.source.read(&mut self.buffer[self.unread.end..])?;
@@ -53,14 +53,14 @@ impl Input {
 
     /// Returns the bytes that are there.
     #[inline]
-    pub(crate) fn unread(&self) -> &[u8] {
+    pub(crate) fn buffered_bytes(&self) -> &[u8] {
         &self.buffer[self.unread.clone()]
     }
 
     /// Takes `length` bytes that are there. Returns the place of these bytes in the buffer, which
     /// is theirs until the next filling.
     #[inline]
-    pub(crate) fn take(&mut self, length: usize) -> Range<usize> {
+    pub(crate) fn take_bytes(&mut self, length: usize) -> Range<usize> {
         let taken = self.unread.start..self.unread.start + length;
         self.unread.start = taken.end;
         self.offset += length as u64;
@@ -69,26 +69,26 @@ impl Input {
 
     /// Returns bytes that were taken.
     #[inline]
-    pub(crate) fn taken(&self, range: Range<usize>) -> &[u8] {
+    pub(crate) fn taken_bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]
     }
 
     /// Takes so many bytes, of which not all need to be there, and forgets them. Returns false if the file ends before.
-    pub(crate) fn skip(&mut self, mut length: usize) -> Result<bool, Fault> {
+    pub(crate) fn skip_bytes(&mut self, mut length: usize) -> Result<bool, CaptureFault> {
         while length > 0 {
-            if !self.fill(1)? {
+            if !self.fill_buffer(1)? {
                 self.is_cut = true;
                 return Ok(false);
             }
             let part = length.min(self.unread.len());
-            self.take(part);
+            self.take_bytes(part);
             length -= part;
         }
         Ok(true)
     }
 
     /// Bytes of the file before the next that is taken.
-    pub(crate) fn offset(&self) -> u64 {
+    pub(crate) fn file_offset(&self) -> u64 {
         self.offset
     }
 
@@ -98,8 +98,8 @@ impl Input {
     }
 
     /// Returns the bytes that were read and not taken, and the source of the rest.
-    pub(crate) fn into_parts(self) -> (Vec<u8>, Source) {
-        (self.unread().to_vec(), self.source)
+    pub(crate) fn into_parts(self) -> (Vec<u8>, ByteSource) {
+        (self.buffered_bytes().to_vec(), self.source)
     }
 
     /// Moves what is there to the buffer's beginning if `length` bytes do not fit behind it. A buffer that is too small
@@ -115,13 +115,13 @@ impl Input {
     }
 }
 
-impl Source {
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Fault> {
+impl ByteSource {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, CaptureFault> {
         match self {
             Self::Plain(reader) => loop {
                 match reader.read(buffer) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    read => return read.map_err(Fault::Read),
+                    read => return read.map_err(CaptureFault::Read),
                 }
             },
             Self::Decompressed(reader) => reader.read(buffer),
@@ -152,27 +152,27 @@ mod tests {
     fn records_are_whole_wherever_blocks_end() {
         let bytes: Vec<u8> = (0..3 * BLOCK + 100).map(|at| (at / 7) as u8).collect();
         for record in [1000, BLOCK - 1, BLOCK, BLOCK + 1] {
-            let mut input = Input::new(Source::Plain(Box::new(io::Cursor::new(bytes.clone()))));
+            let mut input = InputBuffer::new(ByteSource::Plain(Box::new(io::Cursor::new(bytes.clone()))));
             for expected in bytes.chunks_exact(record) {
-                assert!(input.fill(record).unwrap());
-                let range = input.take(record);
-                assert!(input.taken(range) == expected);
+                assert!(input.fill_buffer(record).unwrap());
+                let range = input.take_bytes(record);
+                assert!(input.taken_bytes(range) == expected);
             }
-            assert_eq!(input.offset(), (bytes.len() / record * record) as u64);
-            assert!(!input.fill(record).unwrap() && input.is_cut());
+            assert_eq!(input.file_offset(), (bytes.len() / record * record) as u64);
+            assert!(!input.fill_buffer(record).unwrap() && input.is_cut());
         }
     }
 
     #[test]
     fn a_slow_pipe_is_read_as_far_as_is_needed() {
-        let mut input = Input::new(Source::Plain(Box::new(Drops(0))));
-        assert!(input.fill(3).unwrap());
-        assert_eq!(input.unread(), [0, 1, 2]);
-        assert!(input.skip(200).unwrap());
-        assert!(input.fill(55).unwrap());
-        assert_eq!(input.unread()[..2], [200, 201]);
-        assert!(input.skip(55).unwrap());
-        assert!(!input.fill(1).unwrap() && !input.is_cut(), "the end is no cut");
-        assert!(!input.skip(1).unwrap() && input.is_cut());
+        let mut input = InputBuffer::new(ByteSource::Plain(Box::new(Drops(0))));
+        assert!(input.fill_buffer(3).unwrap());
+        assert_eq!(input.buffered_bytes(), [0, 1, 2]);
+        assert!(input.skip_bytes(200).unwrap());
+        assert!(input.fill_buffer(55).unwrap());
+        assert_eq!(input.buffered_bytes()[..2], [200, 201]);
+        assert!(input.skip_bytes(55).unwrap());
+        assert!(!input.fill_buffer(1).unwrap() && !input.is_cut(), "the end is no cut");
+        assert!(!input.skip_bytes(1).unwrap() && input.is_cut());
     }
 }

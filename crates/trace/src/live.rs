@@ -27,12 +27,13 @@ pub fn capture_live(name: &str, is_over: impl FnMut() -> bool + Send + 'static) 
     let socket = CaptureSocket::open(name, &[]).map_err(fail)?;
     let drops = Arc::new(AtomicU64::new(0));
     let unread = pcap_header(LinkType::RAW, CAPTURED_LENGTH).to_vec();
-    let live = Live { socket, drops: Arc::clone(&drops), is_over: Box::new(is_over), unread, read: 0, end: None };
+    let live =
+        LiveCapture { socket, drops: Arc::clone(&drops), is_over: Box::new(is_over), unread, read: 0, end: None };
     Ok(PacketFile::new(live, name)?.with_drops(drops))
 }
 
 /// Packets as a file.
-struct Live {
+struct LiveCapture {
     socket: CaptureSocket,
     /// Packets that the kernel dropped, once the capture is over.
     drops: Arc<AtomicU64>,
@@ -43,14 +44,14 @@ struct Live {
     end: Option<io::Result<()>>,
 }
 
-impl Read for Live {
+impl Read for LiveCapture {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.read == self.unread.len() {
             self.unread.clear();
             self.read = 0;
             match &mut self.end {
                 Some(end) => return std::mem::replace(end, Ok(())).map(|()| 0),
-                None => self.receive(),
+                None => self.receive_packets(),
             }
         }
         let length = buffer.len().min(self.unread.len() - self.read);
@@ -60,21 +61,21 @@ impl Read for Live {
     }
 }
 
-impl Live {
+impl LiveCapture {
     /// Waits for packets, or for the end.
-    fn receive(&mut self) {
+    fn receive_packets(&mut self) {
         let unread = &mut self.unread;
         let mut add = |frame: CapturedFrame| add_packet(unread, &frame);
         let end = match self.socket.read(POLL_INTERVAL, &mut add) {
             Ok(_) if !(self.is_over)() => return,
-            Ok(_) => self.socket.drain(&mut add),
+            Ok(_) => self.socket.drain_frames(&mut add),
             Err(error) => Err(error),
         };
         let down = |error: io::Error| match error.kind() {
             io::ErrorKind::NetworkDown => io::Error::new(error.kind(), "the device is down or away"),
             _ => error,
         };
-        self.drops.store(self.socket.drops().unwrap_or_default(), Relaxed);
+        self.drops.store(self.socket.drop_count().unwrap_or_default(), Relaxed);
         self.end = Some(end.map_err(down));
     }
 }
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!(read.link, LinkType::RAW);
         drops.store(12, Relaxed);
         assert!(file.next_packet().unwrap().is_none());
-        let notes = file.notes();
+        let notes = file.file_notes();
         assert_eq!((notes.drops, notes.cut_end), (Some(12), false));
     }
 }

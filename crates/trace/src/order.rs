@@ -2,19 +2,19 @@
 
 /// The order of the bytes of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ByteOrder {
     Big,
     Little,
 }
 
-impl Order {
+impl ByteOrder {
     /// Returns the order in which the first bytes are this number.
-    pub(crate) fn of(bytes: &[u8], number: u32) -> Option<Self> {
-        [Self::Big, Self::Little].into_iter().find(|order| order.u32(bytes, 0) == Some(number))
+    pub(crate) fn from_magic(bytes: &[u8], number: u32) -> Option<Self> {
+        [Self::Big, Self::Little].into_iter().find(|order| order.read_u32(bytes, 0) == Some(number))
     }
 
     /// Returns the 16 bits at this place, if they are there.
-    pub(crate) fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
+    pub(crate) fn read_u16(self, bytes: &[u8], at: usize) -> Option<u16> {
         let bytes = *bytes.get(at..)?.first_chunk()?;
         Some(match self {
             Self::Big => u16::from_be_bytes(bytes),
@@ -23,7 +23,7 @@ impl Order {
     }
 
     /// Returns the 32 bits at this place, if they are there.
-    pub(crate) fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
+    pub(crate) fn read_u32(self, bytes: &[u8], at: usize) -> Option<u32> {
         let bytes = *bytes.get(at..)?.first_chunk()?;
         Some(match self {
             Self::Big => u32::from_be_bytes(bytes),
@@ -33,7 +33,7 @@ impl Order {
 
     /// Returns four numbers of 32 bits.
     #[inline]
-    pub(crate) fn four(self, bytes: &[u8; 16]) -> [u32; 4] {
+    pub(crate) fn read_four(self, bytes: &[u8; 16]) -> [u32; 4] {
         let number = |index: usize| *bytes.as_chunks().0.get(index).unwrap_or(&[0; 4]);
         match self {
             Self::Big => [0, 1, 2, 3].map(|index| u32::from_be_bytes(number(index))),
@@ -42,7 +42,7 @@ impl Order {
     }
 
     /// Returns the 64 bits at this place, if they are there.
-    pub(crate) fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
+    pub(crate) fn read_u64(self, bytes: &[u8], at: usize) -> Option<u64> {
         let bytes = *bytes.get(at..)?.first_chunk()?;
         Some(match self {
             Self::Big => u64::from_be_bytes(bytes),

@@ -2,11 +2,11 @@
 
 use fullpipe_wire::LinkType;
 
-use crate::error::Fault;
-use crate::input::Input;
+use crate::error::CaptureFault;
+use crate::input::InputBuffer;
 use crate::notes::FileNotes;
-use crate::order::Order;
-use crate::record::{MAX_CAPTURED, Record};
+use crate::order::ByteOrder;
+use crate::record::{MAX_CAPTURED, PacketRecord};
 
 /// The first four bytes of a file: times in microseconds or nanoseconds, and records with a longer head, as
 /// Alexey Kuznetsov's patch of libpcap wrote them.
@@ -26,8 +26,8 @@ const SECOND: u64 = 1_000_000_000;
 
 /// A file behind its header.
 #[derive(Debug)]
-pub(crate) struct Pcap {
-    order: Order,
+pub(crate) struct PcapReader {
+    order: ByteOrder,
     nanos_per_unit: u64,
     head: usize,
     link: LinkType,
@@ -35,27 +35,28 @@ pub(crate) struct Pcap {
     may_be_swapped: bool,
 }
 
-impl Pcap {
+impl PcapReader {
     /// Reads the file's header. Returns `None` for a file of another format.
-    pub(crate) fn open(input: &mut Input, notes: &mut FileNotes) -> Result<Option<Self>, Fault> {
+    pub(crate) fn open(input: &mut InputBuffer, notes: &mut FileNotes) -> Result<Option<Self>, CaptureFault> {
         let magics = [
             (MICROSECONDS, 1_000, RECORD_HEAD, "pcap, microseconds"),
             (NANOSECONDS, 1, RECORD_HEAD, "pcap, nanoseconds"),
             (MODIFIED, 1_000, MODIFIED_RECORD_HEAD, "pcap (modified), microseconds"),
         ];
-        let known = magics.into_iter().find_map(|known| Some((known, Order::of(input.unread(), known.0)?)));
+        let known =
+            magics.into_iter().find_map(|known| Some((known, ByteOrder::from_magic(input.buffered_bytes(), known.0)?)));
         let Some(((_, nanos_per_unit, head, format), order)) = known else { return Ok(None) };
-        if !input.fill(FILE_HEAD)? {
-            return Err(Fault::NoCapture("it ends within its header"));
+        if !input.fill_buffer(FILE_HEAD)? {
+            return Err(CaptureFault::NoCapture("it ends within its header"));
         }
-        let range = input.take(FILE_HEAD);
-        let header = input.taken(range);
-        let version = (order.u16(header, 4).unwrap_or(0), order.u16(header, 6).unwrap_or(0));
+        let range = input.take_bytes(FILE_HEAD);
+        let header = input.taken_bytes(range);
+        let version = (order.read_u16(header, 4).unwrap_or(0), order.read_u16(header, 6).unwrap_or(0));
         if !VERSIONS.contains(&version) {
-            return Err(Fault::Version { format: "pcap", major: version.0, minor: version.1 });
+            return Err(CaptureFault::Version { format: "pcap", major: version.0, minor: version.1 });
         }
         // The upper half of the field says whether frames end with a checksum, which no length in a packet counts.
-        let link = LinkType(order.u32(header, 20).unwrap_or(0) as u16);
+        let link = LinkType(order.read_u32(header, 20).unwrap_or(0) as u16);
         notes.format = format;
         notes.links.insert(link);
         Ok(Some(Self { order, nanos_per_unit, head, link, may_be_swapped: version < CAPTURED_FIRST }))
@@ -63,26 +64,30 @@ impl Pcap {
 
     /// Reads the next record. Returns `None` at the end of the file, which may be within a record.
     #[inline]
-    pub(crate) fn next_record(&self, input: &mut Input, notes: &mut FileNotes) -> Result<Option<Record>, Fault> {
-        if !input.fill(self.head)? {
+    pub(crate) fn next_record(
+        &self,
+        input: &mut InputBuffer,
+        notes: &mut FileNotes,
+    ) -> Result<Option<PacketRecord>, CaptureFault> {
+        if !input.fill_buffer(self.head)? {
             return Ok(None);
         }
-        let Some(numbers) = input.unread().first_chunk() else { return Ok(None) };
-        let [seconds, fraction, captured, original] = self.order.four(numbers);
+        let Some(numbers) = input.buffered_bytes().first_chunk() else { return Ok(None) };
+        let [seconds, fraction, captured, original] = self.order.read_four(numbers);
         let is_swapped = self.may_be_swapped && original < captured;
         let [captured, original] = if is_swapped { [original, captured] } else { [captured, original] };
         if captured > MAX_CAPTURED {
             let reason = format!("a packet of {captured} captured bytes");
-            return Err(Fault::Damaged { offset: input.offset(), reason });
+            return Err(CaptureFault::Damaged { offset: input.file_offset(), reason });
         }
         let length = self.head + captured as usize;
-        if !input.fill(length)? {
+        if !input.fill_buffer(length)? {
             return Ok(None);
         }
-        let record = input.take(length);
-        Ok(Some(Record {
+        let record = input.take_bytes(length);
+        Ok(Some(PacketRecord {
             range: record.start + self.head..record.end,
-            at: u64::from(seconds) * SECOND + self.nanos(fraction, notes),
+            at: u64::from(seconds) * SECOND + self.fraction_nanos(fraction, notes),
             link: self.link,
             interface: 0,
             original: original.max(captured),
@@ -90,7 +95,7 @@ impl Pcap {
     }
 
     #[inline]
-    fn nanos(&self, fraction: u32, notes: &mut FileNotes) -> u64 {
+    fn fraction_nanos(&self, fraction: u32, notes: &mut FileNotes) -> u64 {
         let nanos = u64::from(fraction) * self.nanos_per_unit;
         if nanos < SECOND {
             return nanos;

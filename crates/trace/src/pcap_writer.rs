@@ -25,18 +25,18 @@ impl PcapWriter {
         let file = OpenOptions::new().write(true).create_new(!is_device).open(path)?;
         let unfinished = (!is_device).then(|| path.to_owned());
         let mut writer = Self { file: BufWriter::with_capacity(1 << 18, file), unfinished, written: 0 };
-        writer.write(&pcap_header(link, snap_length))?;
+        writer.write_bytes(&pcap_header(link, snap_length))?;
         Ok(writer)
     }
 
     /// Adds the first `bytes` of a packet that had the length `original`.
-    pub(crate) fn packet(&mut self, at: Time, bytes: &[u8], original: u32) -> io::Result<()> {
-        self.write(&pcap_record(at, bytes.len() as u32, original))?;
-        self.write(bytes)
+    pub(crate) fn write_packet(&mut self, at: Time, bytes: &[u8], original: u32) -> io::Result<()> {
+        self.write_bytes(&pcap_record(at, bytes.len() as u32, original))?;
+        self.write_bytes(bytes)
     }
 
     /// Returns the bytes that were written.
-    pub(crate) fn written(&self) -> u64 {
+    pub(crate) fn written_bytes(&self) -> u64 {
         self.written
     }
 
@@ -47,7 +47,7 @@ impl PcapWriter {
         Ok(())
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.written += bytes.len() as u64;
         self.file.write_all(bytes)
     }

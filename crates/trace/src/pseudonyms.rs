@@ -32,7 +32,7 @@ impl RandomPseudonyms {
         Self { keyed, remembered: HashMap::new() }
     }
 
-    fn hash(&self, parts: &[&[u8]]) -> [u8; 32] {
+    fn hash_parts(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut hash = self.keyed.clone();
         for part in parts {
             hash.update(part);
@@ -40,11 +40,11 @@ impl RandomPseudonyms {
         hash.finalize().into_bytes().into()
     }
 
-    fn permute(&self, address: &mut [u8]) {
+    fn permute_address(&self, address: &mut [u8]) {
         let half = address.len() / 2;
         for round in 0..ROUNDS {
             let (left, right) = address.split_at_mut(half);
-            let mask = self.hash(&[&[half as u8, round], right]);
+            let mask = self.hash_parts(&[&[half as u8, round], right]);
             left.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
             left.swap_with_slice(right);
         }
@@ -53,7 +53,7 @@ impl RandomPseudonyms {
 
 impl Pseudonyms for RandomPseudonyms {
     /// Loopback, multicast, broadcast and addresses of zeros stay as they are; no other address becomes one of them.
-    fn replace(&mut self, address: &mut [u8]) {
+    fn replace_address(&mut self, address: &mut [u8]) {
         if is_special(address) || address.len() > MAX_ADDRESS {
             return;
         }
@@ -64,9 +64,9 @@ impl Pseudonyms for RandomPseudonyms {
             return;
         }
         // Walking on until it is no special one keeps the permutation one of the others.
-        self.permute(address);
+        self.permute_address(address);
         while is_special(address) {
-            self.permute(address);
+            self.permute_address(address);
         }
         if self.remembered.len() >= MAX_REMEMBERED {
             self.remembered.clear();
@@ -76,8 +76,8 @@ impl Pseudonyms for RandomPseudonyms {
         self.remembered.insert(key, value);
     }
 
-    fn digest(&mut self, bytes: &[u8]) -> u16 {
-        let hash = self.hash(&[&[u8::MAX], bytes]);
+    fn digest_bytes(&mut self, bytes: &[u8]) -> u16 {
+        let hash = self.hash_parts(&[&[u8::MAX], bytes]);
         u16::from_be_bytes([hash[0], hash[1]])
     }
 }
@@ -105,7 +105,7 @@ mod tests {
 
     fn replaced(names: &mut RandomPseudonyms, address: u32) -> u32 {
         let mut bytes = address.to_be_bytes();
-        names.replace(&mut bytes);
+        names.replace_address(&mut bytes);
         u32::from_be_bytes(bytes)
     }
 
@@ -128,11 +128,11 @@ mod tests {
             [&[127, 0, 0, 1], &[239, 1, 2, 3], &[0; 6], &[0xFF; 6], &[1, 0, 0x5E, 0, 0, 1], &loopback];
         for address in special {
             let mut bytes = address.to_vec();
-            names.replace(&mut bytes);
+            names.replace_address(&mut bytes);
             assert_eq!(bytes, address);
         }
         let mut host = [0x52, 0x54, 0, 1, 2, 3];
-        names.replace(&mut host);
+        names.replace_address(&mut host);
         assert!(host != [0x52, 0x54, 0, 1, 2, 3] && host[0] & 1 == 0);
     }
 
@@ -140,7 +140,7 @@ mod tests {
     fn another_key_gives_other_addresses() {
         let of = |key: u8| {
             let mut address = std::net::Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, 1).octets();
-            RandomPseudonyms::new([key; 32]).replace(&mut address);
+            RandomPseudonyms::new([key; 32]).replace_address(&mut address);
             address
         };
         assert_ne!(of(1), of(2));

@@ -9,7 +9,7 @@ pub(crate) const MAX_CAPTURED: u32 = 256 * 1024;
 
 /// A packet in the input's buffer.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct PacketRecord {
     /// Place of the packet's bytes in the buffer, until the input is filled again.
     pub(crate) range: Range<usize>,
     /// Nanoseconds since 1970.

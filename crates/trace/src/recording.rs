@@ -21,15 +21,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(60);
 
 /// A capture that is under way. Dropped unfinished, it leaves no file.
 #[derive(Debug)]
-pub struct Recording {
+pub struct HeaderRecording {
     path: PathBuf,
     is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<io::Result<(Recorded, PcapWriter)>>>,
+    thread: Option<JoinHandle<io::Result<(RecordedCapture, PcapWriter)>>>,
 }
 
 /// The content of a capture that was kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Recorded {
+pub struct RecordedCapture {
     /// Packets in the file. Without any there is no file.
     pub packets: u64,
     /// Packets that the kernel had no room for.
@@ -38,7 +38,7 @@ pub struct Recorded {
     pub left_out: u64,
 }
 
-impl Recording {
+impl HeaderRecording {
     /// Begins to keep the first 128 bytes of the packets of connections with `peers` that pass `device` of the calling
     /// thread's network namespace, in a new file of at most 256 MiB.
     ///
@@ -52,7 +52,8 @@ impl Recording {
         let file = PcapWriter::create(path, LinkType::RAW, CAPTURED_LENGTH).map_err(no_file)?;
         let is_over = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_over);
-        let thread = thread::Builder::new().name("capture".to_owned()).spawn(move || record(socket, file, &flag));
+        let thread =
+            thread::Builder::new().name("capture".to_owned()).spawn(move || record_packets(socket, file, &flag));
         Ok(Self { path: path.to_owned(), is_over, thread: Some(thread.map_err(no_capture)?) })
     }
 
@@ -61,8 +62,8 @@ impl Recording {
     /// # Errors
     ///
     /// Fails if the file could not be written; it is then removed.
-    pub fn finish(mut self) -> Result<Recorded, CaptureError> {
-        let ended = self.end().unwrap_or_else(|| Err(io::Error::other("the capture stopped")));
+    pub fn finish(mut self) -> Result<RecordedCapture, CaptureError> {
+        let ended = self.end_thread().unwrap_or_else(|| Err(io::Error::other("the capture stopped")));
         let finished = ended.and_then(|(recorded, file)| {
             // A file without packets is dropped unfinished, and so removed.
             if recorded.packets > 0 { file.finish().map(|()| recorded) } else { Ok(recorded) }
@@ -70,47 +71,51 @@ impl Recording {
         finished.map_err(|source| CaptureError::Write { file: self.path.display().to_string(), source })
     }
 
-    fn end(&mut self) -> Option<io::Result<(Recorded, PcapWriter)>> {
+    fn end_thread(&mut self) -> Option<io::Result<(RecordedCapture, PcapWriter)>> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.take()?.join().ok()
     }
 }
 
-impl Drop for Recording {
+impl Drop for HeaderRecording {
     fn drop(&mut self) {
         // The file goes with its writer.
-        let _ = self.end();
+        let _ = self.end_thread();
     }
 }
 
 /// Writes packets until the flag is set, with those that passed until then, or the device goes away.
-fn record(mut socket: CaptureSocket, mut file: PcapWriter, is_over: &AtomicBool) -> io::Result<(Recorded, PcapWriter)> {
-    let mut recorded = Recorded::default();
+fn record_packets(
+    mut socket: CaptureSocket,
+    mut file: PcapWriter,
+    is_over: &AtomicBool,
+) -> io::Result<(RecordedCapture, PcapWriter)> {
+    let mut recorded = RecordedCapture::default();
     loop {
         let is_last = is_over.load(Ordering::Relaxed);
         let mut written = Ok(());
         let mut add = |frame: CapturedFrame<'_>| {
             if written.is_ok() {
-                written = keep(&mut file, &mut recorded, &frame);
+                written = keep_frame(&mut file, &mut recorded, &frame);
             }
         };
-        let read = if is_last { socket.drain(&mut add) } else { socket.read(POLL_INTERVAL, &mut add).map(drop) };
+        let read = if is_last { socket.drain_frames(&mut add) } else { socket.read(POLL_INTERVAL, &mut add).map(drop) };
         written?;
         // Once the device is down or away, the connections do not go on either.
         if is_last || read.is_err() {
             break;
         }
     }
-    recorded.dropped = socket.drops().unwrap_or_default();
+    recorded.dropped = socket.drop_count().unwrap_or_default();
     Ok((recorded, file))
 }
 
-fn keep(file: &mut PcapWriter, recorded: &mut Recorded, frame: &CapturedFrame<'_>) -> io::Result<()> {
+fn keep_frame(file: &mut PcapWriter, recorded: &mut RecordedCapture, frame: &CapturedFrame<'_>) -> io::Result<()> {
     // A smaller packet after one that was left out would make a gap that nothing shows.
-    if recorded.left_out > 0 || file.written() + 16 + frame.bytes.len() as u64 > MAX_SIZE {
+    if recorded.left_out > 0 || file.written_bytes() + 16 + frame.bytes.len() as u64 > MAX_SIZE {
         recorded.left_out += 1;
         return Ok(());
     }
     recorded.packets += 1;
-    file.packet(frame.at, frame.bytes, frame.original)
+    file.write_packet(frame.at, frame.bytes, frame.original)
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use fullpipe_record::RedactedFile;
 use fullpipe_units::Time;
-use fullpipe_wire::{LinkType, redact};
+use fullpipe_wire::{LinkType, redact_segment};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::clock::Clock;
+use crate::clock::CaptureClock;
 use crate::pcap_writer::PcapWriter;
 use crate::pseudonyms::RandomPseudonyms;
 use crate::sorter::MANY;
@@ -18,20 +18,20 @@ use crate::{CaptureError, CapturedPacket};
 const SNAP_LENGTH: u32 = 65_535;
 
 /// A file that the headers of TCP segments are written to, with other addresses. It is removed unless it is finished.
-pub struct Redaction {
+pub struct RedactedWriter {
     path: PathBuf,
     file: PcapWriter,
     pseudonyms: RandomPseudonyms,
     frame: Vec<u8>,
-    clock: Clock,
+    clock: CaptureClock,
     /// Packets that wait for earlier ones: the new file does not show which device was late.
-    held: Vec<Held>,
+    held: Vec<RedactedPacket>,
     segments: u64,
     left_out: u64,
 }
 
 /// A packet that is to be written.
-struct Held {
+struct RedactedPacket {
     /// Time of the packet by a clock that was never set.
     sorted: Time,
     at: Time,
@@ -39,7 +39,7 @@ struct Held {
     original: u32,
 }
 
-impl Redaction {
+impl RedactedWriter {
     /// Creates the file, and draws the key of its addresses, which is forgotten with the result.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Redaction {
         let fail = |source| CaptureError::Write { file: path.display().to_string(), source };
         let file = PcapWriter::create(path, LinkType::ETHERNET, SNAP_LENGTH).map_err(fail)?;
         let pseudonyms = RandomPseudonyms::new(random_key().map_err(fail)?);
-        let (path, frame, held, clock) = (path.to_owned(), Vec::new(), Vec::new(), Clock::default());
+        let (path, frame, held, clock) = (path.to_owned(), Vec::new(), Vec::new(), CaptureClock::default());
         Ok(Self { path, file, pseudonyms, frame, clock, held, segments: 0, left_out: 0 })
     }
 
@@ -59,15 +59,16 @@ impl Redaction {
     ///
     /// Fails if the file cannot be written.
     pub fn write(&mut self, packet: &CapturedPacket) -> Result<(), CaptureError> {
-        let sorted = self.clock.time(packet.at, packet.interface);
+        let sorted = self.clock.packet_time(packet.at, packet.interface);
         let (pseudonyms, frame) = (&mut self.pseudonyms, &mut self.frame);
-        let Some(original) = redact(packet.link, packet.bytes, packet.original as usize, pseudonyms, frame) else {
+        let Some(original) = redact_segment(packet.link, packet.bytes, packet.original as usize, pseudonyms, frame)
+        else {
             self.left_out += 1;
             return Ok(());
         };
         self.segments += 1;
         let (frame, original) = (self.frame.as_slice().into(), original as u32);
-        self.held.push(Held { sorted, at: packet.at, frame, original });
+        self.held.push(RedactedPacket { sorted, at: packet.at, frame, original });
         if self.held.len() < 2 * MANY { Ok(()) } else { self.write_first(MANY) }
     }
 
@@ -86,12 +87,12 @@ impl Redaction {
 
     fn write_first(&mut self, count: usize) -> Result<(), CaptureError> {
         self.held.sort_by_key(|held| held.sorted);
-        let mut write = |held: Held| self.file.packet(held.at, &held.frame, held.original);
+        let mut write = |held: RedactedPacket| self.file.write_packet(held.at, &held.frame, held.original);
         let written = self.held.drain(..count).try_for_each(&mut write);
-        written.map_err(|source| self.failed(source))
+        written.map_err(|source| self.write_error(source))
     }
 
-    fn failed(&self, source: io::Error) -> CaptureError {
+    fn write_error(&self, source: io::Error) -> CaptureError {
         CaptureError::Write { file: self.path.display().to_string(), source }
     }
 }

@@ -1,7 +1,7 @@
 //! Segments in the order of their times.
 
 use fullpipe_units::Time;
-use fullpipe_wire::Segment;
+use fullpipe_wire::CapturedSegment;
 
 /// Segments that are held back at least: at first, and once one was late.
 const FEW: usize = 32;
@@ -9,10 +9,10 @@ pub(crate) const MANY: usize = 1 << 15;
 
 /// Passes segments on in the order of their times.
 #[derive(Debug, Default)]
-pub(crate) struct Sorter {
+pub(crate) struct SegmentSorter {
     /// True if segments are held back until no earlier one is to be expected.
     holds: bool,
-    held: Vec<Held>,
+    held: Vec<HeldSegment>,
     newest: Time,
     /// Segments that are passed on at a time, once there are twice as many.
     part: usize,
@@ -23,12 +23,12 @@ pub(crate) struct Sorter {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct HeldSegment {
     at: Time,
-    segment: Segment,
+    segment: CapturedSegment,
 }
 
-impl Sorter {
+impl SegmentSorter {
     /// Returns a sorter for segments of which any may be late.
     pub(crate) fn new() -> Self {
         Self { holds: true, part: FEW, ..Self::default() }
@@ -46,34 +46,45 @@ impl Sorter {
 
     /// Takes the next segment of the file, and passes it on, or earlier ones.
     #[inline]
-    pub(crate) fn add(&mut self, segment: &Segment, at: Time, pass: &mut impl FnMut(&Segment, Time)) {
+    pub(crate) fn add_segment(
+        &mut self,
+        segment: &CapturedSegment,
+        at: Time,
+        pass: &mut impl FnMut(&CapturedSegment, Time),
+    ) {
         let is_late = at < self.newest;
         if !self.holds && !is_late {
             self.newest = at;
             return pass(segment, at);
         }
-        self.hold(segment, at, is_late, pass);
+        self.hold_segment(segment, at, is_late, pass);
     }
 
     #[cold]
-    fn hold(&mut self, segment: &Segment, at: Time, is_late: bool, pass: &mut impl FnMut(&Segment, Time)) {
+    fn hold_segment(
+        &mut self,
+        segment: &CapturedSegment,
+        at: Time,
+        is_late: bool,
+        pass: &mut impl FnMut(&CapturedSegment, Time),
+    ) {
         self.has_passed_later |= !self.holds;
         self.holds = true;
         self.is_disordered |= is_late;
         self.newest = self.newest.max(at);
-        self.held.push(Held { at, segment: *segment });
+        self.held.push(HeldSegment { at, segment: *segment });
         if self.held.len() >= 2 * self.part {
             self.pass_part(pass);
         }
     }
 
-    fn pass_part(&mut self, pass: &mut impl FnMut(&Segment, Time)) {
+    fn pass_part(&mut self, pass: &mut impl FnMut(&CapturedSegment, Time)) {
         if self.is_disordered {
             if self.part < MANY {
                 self.part = MANY;
                 return;
             }
-            self.sort();
+            self.sort_held();
         }
         for held in &self.held[..self.part] {
             pass(&held.segment, held.at);
@@ -82,14 +93,14 @@ impl Sorter {
     }
 
     /// Sorts those that are held; equal ones stay in their order.
-    fn sort(&mut self) {
+    fn sort_held(&mut self) {
         self.held.sort_by_key(|held| held.at);
     }
 
     /// Passes on the rest.
-    pub(crate) fn finish(mut self, pass: &mut impl FnMut(&Segment, Time)) {
+    pub(crate) fn finish_sorting(mut self, pass: &mut impl FnMut(&CapturedSegment, Time)) {
         if self.is_disordered {
-            self.sort();
+            self.sort_held();
         }
         for held in &self.held {
             pass(&held.segment, held.at);
@@ -100,21 +111,21 @@ impl Sorter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_wire::{Captured, LinkType, read_captured};
+    use fullpipe_wire::{CapturedContent, LinkType, read_captured};
 
     /// Returns the sequence numbers of segments with these times, in the order in which they are passed on.
     fn sorted(times: &[u64]) -> Vec<usize> {
         let header = [0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 198, 18, 0, 1, 198, 19, 0, 1];
-        let (mut sorter, mut passed) = (Sorter::new(), Vec::new());
-        let mut pass = |segment: &Segment, _: Time| passed.push(segment.sequence as usize);
+        let (mut sorter, mut passed) = (SegmentSorter::new(), Vec::new());
+        let mut pass = |segment: &CapturedSegment, _: Time| passed.push(segment.sequence as usize);
         for (number, at) in (0_u32..).zip(times) {
             let [a, b, c, d] = number.to_be_bytes();
             let tcp = [0x9C, 0x40, 0x14, 0x51, a, b, c, d, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0];
             let bytes = [&header[..], &tcp].concat();
-            let Captured::Tcp(segment) = read_captured(LinkType::RAW, &bytes, 40) else { panic!("no segment") };
-            sorter.add(&segment, Time::from_nanos(*at), &mut pass);
+            let CapturedContent::Tcp(segment) = read_captured(LinkType::RAW, &bytes, 40) else { panic!("no segment") };
+            sorter.add_segment(&segment, Time::from_nanos(*at), &mut pass);
         }
-        sorter.finish(&mut pass);
+        sorter.finish_sorting(&mut pass);
         passed
     }
 

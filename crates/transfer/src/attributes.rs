@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use fullpipe_units::ByteCount;
 use thiserror::Error;
 
-use crate::bytes::{Field, Reader, Wrong, put_counted};
+use crate::bytes::{ByteReader, Field, Wrong, put_counted};
 
 /// Attributes of a file or folder at most.
 const MAX_COUNT: usize = 256;
@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 256 << 10;
 
 /// Extended attributes of a file or folder, of the kinds that a copy keeps ([`AttributeKind`]).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Attributes(BTreeMap<Vec<u8>, Vec<u8>>);
+pub struct ExtendedAttributes(BTreeMap<Vec<u8>, Vec<u8>>);
 
 /// The kind of an attribute that a copy keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum AttributeError {
 
 impl AttributeKind {
     /// Returns the kind of a name; `None` if a copy does not keep it.
-    pub fn of(name: &[u8]) -> Option<Self> {
+    pub fn from_name(name: &[u8]) -> Option<Self> {
         match name {
             b"system.posix_acl_access" | b"system.posix_acl_default" => Some(Self::AccessList),
             _ if name.len() > MAX_NAME || name.contains(&0) => None,
@@ -56,7 +56,7 @@ impl AttributeKind {
     }
 
     /// Returns the kind in words.
-    pub const fn words(self) -> &'static str {
+    pub const fn kind_text(self) -> &'static str {
         match self {
             Self::AccessList => "access lists",
             Self::User => "extended attributes",
@@ -64,17 +64,17 @@ impl AttributeKind {
     }
 }
 
-impl Attributes {
+impl ExtendedAttributes {
     /// Adds an attribute.
     ///
     /// # Errors
     /// Fails if its kind is not kept, it is there already, or it exceeds a bound.
-    pub fn insert(&mut self, name: &[u8], value: &[u8]) -> Result<(), AttributeError> {
-        AttributeKind::of(name).ok_or(AttributeError::Kind)?;
+    pub fn insert_attribute(&mut self, name: &[u8], value: &[u8]) -> Result<(), AttributeError> {
+        AttributeKind::from_name(name).ok_or(AttributeError::Kind)?;
         if self.0.contains_key(name) {
             return Err(AttributeError::Twice);
         }
-        let bytes = self.bytes().get() as usize + name.len() + value.len();
+        let bytes = self.total_bytes().get() as usize + name.len() + value.len();
         if self.0.len() >= MAX_COUNT || value.len() > MAX_VALUE || bytes > MAX_BYTES {
             return Err(AttributeError::TooLong);
         }
@@ -93,7 +93,7 @@ impl Attributes {
     }
 
     /// Returns the bytes of all names and values.
-    pub fn bytes(&self) -> ByteCount {
+    pub fn total_bytes(&self) -> ByteCount {
         ByteCount::new(self.0.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum())
     }
 
@@ -103,7 +103,7 @@ impl Attributes {
     }
 }
 
-impl Field<'_> for Attributes {
+impl Field<'_> for ExtendedAttributes {
     fn put(&self, into: &mut Vec<u8>) {
         into.extend((self.0.len() as u16).to_le_bytes());
         for (name, value) in &self.0 {
@@ -112,11 +112,11 @@ impl Field<'_> for Attributes {
         }
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
         let mut attributes = Self::default();
         for _ in 0..reader.u16()? {
-            let (name, value) = (reader.counted()?, reader.counted()?);
-            attributes.insert(name, value)?;
+            let (name, value) = (reader.read_counted()?, reader.read_counted()?);
+            attributes.insert_attribute(name, value)?;
         }
         Ok(attributes)
     }
@@ -128,35 +128,35 @@ mod tests {
 
     #[test]
     fn only_kinds_that_give_no_rights_are_kept() {
-        assert_eq!(AttributeKind::of(b"user.a"), Some(AttributeKind::User));
-        assert_eq!(AttributeKind::of(b"system.posix_acl_default"), Some(AttributeKind::AccessList));
+        assert_eq!(AttributeKind::from_name(b"user.a"), Some(AttributeKind::User));
+        assert_eq!(AttributeKind::from_name(b"system.posix_acl_default"), Some(AttributeKind::AccessList));
         let long = [&b"user."[..], &[b'a'; MAX_NAME]].concat();
         for name in [&b"user."[..], b"user", b"security.capability", b"trusted.x", b"user.a\0b", b"", &long] {
-            assert_eq!(AttributeKind::of(name), None, "{}", name.escape_ascii());
+            assert_eq!(AttributeKind::from_name(name), None, "{}", name.escape_ascii());
         }
     }
 
     #[test]
     fn sizes_and_counts_are_bounded() {
-        let mut attributes = Attributes::default();
-        assert_eq!(attributes.insert(b"user.a", &vec![0; MAX_VALUE + 1]), Err(AttributeError::TooLong));
-        assert_eq!(attributes.insert(b"security.capability", b""), Err(AttributeError::Kind));
-        assert_eq!(attributes.insert(b"user.a", b""), Ok(()));
-        assert_eq!(attributes.insert(b"user.a", b"x"), Err(AttributeError::Twice));
+        let mut attributes = ExtendedAttributes::default();
+        assert_eq!(attributes.insert_attribute(b"user.a", &vec![0; MAX_VALUE + 1]), Err(AttributeError::TooLong));
+        assert_eq!(attributes.insert_attribute(b"security.capability", b""), Err(AttributeError::Kind));
+        assert_eq!(attributes.insert_attribute(b"user.a", b""), Ok(()));
+        assert_eq!(attributes.insert_attribute(b"user.a", b"x"), Err(AttributeError::Twice));
         for index in 1..MAX_COUNT {
-            attributes.insert(format!("user.{index}").as_bytes(), b"x").unwrap();
+            attributes.insert_attribute(format!("user.{index}").as_bytes(), b"x").unwrap();
         }
-        assert_eq!(attributes.insert(b"user.b", b""), Err(AttributeError::TooLong));
-        let mut large = Attributes::default();
+        assert_eq!(attributes.insert_attribute(b"user.b", b""), Err(AttributeError::TooLong));
+        let mut large = ExtendedAttributes::default();
         let value = vec![1; 40_000];
-        let mut insert = |index: u8| large.insert(&[b"user.", &[b'a' + index][..]].concat(), &value);
+        let mut insert = |index: u8| large.insert_attribute(&[b"user.", &[b'a' + index][..]].concat(), &value);
         assert_eq!((0..9).take_while(|index| insert(*index).is_ok()).count(), MAX_BYTES / 40_000);
-        assert!(large.bytes().get() <= MAX_BYTES as u64);
+        assert!(large.total_bytes().get() <= MAX_BYTES as u64);
     }
 
     #[test]
     fn hostile_bytes_are_refused() {
-        let read = |bytes: &[u8]| Attributes::read(&mut Reader(bytes)).map_err(|error| error.to_string());
+        let read = |bytes: &[u8]| ExtendedAttributes::read(&mut ByteReader(bytes)).map_err(|error| error.to_string());
         assert!(read(&[0xff, 0xff]).unwrap_err().contains("too early"));
         let mut twice = vec![2, 0];
         for _ in 0..2 {

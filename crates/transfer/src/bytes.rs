@@ -30,41 +30,41 @@ pub(crate) enum Wrong {
 }
 
 /// Bytes that are read from their beginning.
-pub(crate) struct Reader<'b>(pub(crate) &'b [u8]);
+pub(crate) struct ByteReader<'b>(pub(crate) &'b [u8]);
 
-impl<'b> Reader<'b> {
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'b [u8], Wrong> {
+impl<'b> ByteReader<'b> {
+    pub(crate) fn take_bytes(&mut self, count: usize) -> Result<&'b [u8], Wrong> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Wrong::Short)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Wrong> {
+    pub(crate) fn read_array<const N: usize>(&mut self) -> Result<[u8; N], Wrong> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(Wrong::Short)?;
         self.0 = rest;
         Ok(*taken)
     }
 
     pub(crate) fn u8(&mut self) -> Result<u8, Wrong> {
-        self.array().map(|[byte]| byte)
+        self.read_array().map(|[byte]| byte)
     }
 
     pub(crate) fn u16(&mut self) -> Result<u16, Wrong> {
-        self.array().map(u16::from_le_bytes)
+        self.read_array().map(u16::from_le_bytes)
     }
 
     pub(crate) fn u32(&mut self) -> Result<u32, Wrong> {
-        self.array().map(u32::from_le_bytes)
+        self.read_array().map(u32::from_le_bytes)
     }
 
     pub(crate) fn u64(&mut self) -> Result<u64, Wrong> {
-        self.array().map(u64::from_le_bytes)
+        self.read_array().map(u64::from_le_bytes)
     }
 
     /// Reads bytes that follow their number, two bytes.
-    pub(crate) fn counted(&mut self) -> Result<&'b [u8], Wrong> {
+    pub(crate) fn read_counted(&mut self) -> Result<&'b [u8], Wrong> {
         let count = self.u16()?;
-        self.take(count.into())
+        self.take_bytes(count.into())
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) trait Field<'b>: Sized {
     fn put(&self, into: &mut Vec<u8>);
 
     /// Fails if the bytes are too few, or stand for no such value.
-    fn read(reader: &mut Reader<'b>) -> Result<Self, Wrong>;
+    fn read(reader: &mut ByteReader<'b>) -> Result<Self, Wrong>;
 }
 
 /// Implements [`Field`] for a structure: its fields, in the order in which they cross.
@@ -91,7 +91,7 @@ macro_rules! structure {
                 $(self.$field.put(into);)*
             }
 
-            fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+            fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
                 Ok(Self { $($field: Field::read(reader)?),* })
             }
         }
@@ -112,13 +112,13 @@ macro_rules! kinds {
                     $($name.put(into);)*
                 })*
                 $(Self::$blocks { header, content } => {
-                    into.extend(&header.frame(content.len())[4..]);
+                    into.extend(&header.frame_bytes(content.len())[4..]);
                     into.extend(*content);
                 })?
             }
         }
 
-        fn read(reader: &mut Reader<'b>) -> Result<Self, Wrong> {
+        fn read(reader: &mut ByteReader<'b>) -> Result<Self, Wrong> {
             match reader.u8()? {
                 $($kind => Ok(Self::$variant { $($field: Field::read(reader)?),* }),)*
                 $($crate::message::DATA => {
@@ -139,8 +139,8 @@ macro_rules! numbers {
                 into.extend(self.to_le_bytes());
             }
 
-            fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-                Ok(Self::from_le_bytes(reader.array()?))
+            fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
+                Ok(Self::from_le_bytes(reader.read_array()?))
             }
         })*
     };
@@ -153,7 +153,7 @@ impl Field<'_> for bool {
         into.push((*self).into());
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
         match reader.u8()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -168,7 +168,7 @@ impl Field<'_> for (u16, u16) {
         self.1.put(into);
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
         Ok((reader.u16()?, reader.u16()?))
     }
 }
@@ -178,8 +178,8 @@ impl Field<'_> for Digest {
         into.extend(self);
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        reader.array()
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
+        reader.read_array()
     }
 }
 
@@ -188,8 +188,8 @@ impl Field<'_> for Vec<u8> {
         put_counted(into, self);
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        Ok(reader.counted()?.to_vec())
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
+        Ok(reader.read_counted()?.to_vec())
     }
 }
 
@@ -199,7 +199,7 @@ impl Field<'_> for Vec<Vec<u8>> {
         self.iter().take(u16::MAX.into()).for_each(|item| item.put(into));
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
         let count = reader.u16()?;
         (0..count).map(|_| Field::read(reader)).collect()
     }
@@ -211,8 +211,8 @@ impl Field<'_> for String {
         put_counted(into, &self.as_bytes()[..self.floor_char_boundary(MAX_SENTENCE)]);
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        let bytes = reader.counted()?;
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
+        let bytes = reader.read_counted()?;
         Ok(printable_bytes(&bytes[..bytes.len().min(MAX_SENTENCE)]))
     }
 }
@@ -222,8 +222,8 @@ impl Field<'_> for EntryPath {
         put_counted(into, self.as_bytes());
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
-        Ok(Self::new(reader.counted()?)?)
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
+        Ok(Self::new(reader.read_counted()?)?)
     }
 }
 
@@ -232,7 +232,7 @@ impl Field<'_> for ByteCount {
         self.get().put(into);
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
         Ok(Self::new(reader.u64()?))
     }
 }

@@ -19,7 +19,7 @@ pub static ZEROS: [u8; CHUNK] = [0; CHUNK];
 pub type Digest = [u8; 32];
 
 /// Returns bytes as hexadecimal digits, as `b3sum` prints them.
-pub fn hexadecimal(bytes: &[u8]) -> String {
+pub fn to_hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
         let _ = write!(digits, "{byte:02x}");
@@ -29,29 +29,29 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 
 /// A row of chunks of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chunks {
+pub struct FileChunks {
     /// Index of the first.
     pub first: u32,
     /// Number of chunks.
     pub count: u32,
 }
 
-impl Chunks {
+impl FileChunks {
     /// Returns all chunks of a file of `size`; `None` if there are more than 2³² − 1, which is 4 PiB.
-    pub fn of(size: ByteCount) -> Option<Self> {
+    pub fn from_size(size: ByteCount) -> Option<Self> {
         let count = u32::try_from(size.get().div_ceil(CHUNK as u64)).ok()?;
         Some(Self { first: 0, count })
     }
 
     /// Returns the bytes of these chunks of a file of `size`.
-    pub fn bytes(self, size: ByteCount) -> ByteCount {
+    pub fn byte_count(self, size: ByteCount) -> ByteCount {
         let at = |index: u64| (index * CHUNK as u64).min(size.get());
         let (first, count) = (u64::from(self.first), u64::from(self.count));
         ByteCount::new(at(first + count) - at(first))
     }
 
     /// Returns true if all of `other` are among these.
-    pub fn cover(self, other: Self) -> bool {
+    pub fn contains_all(self, other: Self) -> bool {
         let end = |chunks: Self| u64::from(chunks.first) + u64::from(chunks.count);
         self.first <= other.first && end(other) <= end(self)
     }
@@ -97,7 +97,7 @@ pub fn block_hash(size: ByteCount, chunk: u32, index: u8, content: &[u8]) -> Dig
 
 /// The blocks of a chunk that have arrived, in any order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blocks {
+pub struct ChunkBlocks {
     /// Bytes of the chunk.
     length: usize,
     /// The file has no other chunk.
@@ -107,10 +107,10 @@ pub struct Blocks {
     missing: u16,
 }
 
-impl Blocks {
+impl ChunkBlocks {
     /// Returns the state of the chunk `chunk` of a file of `size` of which nothing has arrived.
     pub fn new(size: ByteCount, chunk: u32) -> Self {
-        let length = Verified::new(size).length(chunk).unwrap_or(0);
+        let length = VerifiedChunks::new(size).chunk_length(chunk).unwrap_or(0);
         let count = block_count(length);
         let missing = u16::MAX >> (u16::BITS - u32::from(count));
         let is_whole_file = size.get() <= CHUNK as u64;
@@ -119,23 +119,23 @@ impl Blocks {
 
     /// Takes a block for the one who is about to write it. Returns false if somebody has taken it before, or the chunk
     /// has no such block.
-    pub fn take(&mut self, index: u8, hash: Digest) -> bool {
+    pub fn claim_block(&mut self, index: u8, hash: Digest) -> bool {
         let free = self.hashes.get_mut(usize::from(index)).filter(|taken| taken.is_none());
         free.map(|taken| *taken = Some(hash)).is_some()
     }
 
     /// Notes that a block that was taken is written.
-    pub fn written(&mut self, index: u8) {
+    pub fn record_written(&mut self, index: u8) {
         self.missing &= !(1 << index);
     }
 
     /// Returns a bit for each block that is not written, the first the lowest; none if the chunk is there.
-    pub const fn missing(&self) -> u16 {
+    pub const fn missing_blocks(&self) -> u16 {
         self.missing
     }
 
     /// Returns the hash of the chunk, as [`chunk_hash`] does; `None` if a block is missing.
-    pub fn hash(&self) -> Option<Digest> {
+    pub fn complete_hash(&self) -> Option<Digest> {
         let hashes: Vec<Digest> = self.hashes.iter().copied().collect::<Option<_>>().filter(|_| self.missing == 0)?;
         Some(root_or_node(&hashes, self.length as u64, BLOCK, self.is_whole_file))
     }
@@ -143,61 +143,63 @@ impl Blocks {
 
 /// The chunks of a file that have arrived and were verified, in any order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedChunks {
     size: ByteCount,
     hashes: BTreeMap<u32, Digest>,
 }
 
-impl Verified {
+impl VerifiedChunks {
     /// Returns the state of a file of `size` of which nothing has arrived.
     pub const fn new(size: ByteCount) -> Self {
         Self { size, hashes: BTreeMap::new() }
     }
 
     /// Notes a chunk. Returns false if it was there already, or the file has no such chunk.
-    pub fn insert(&mut self, index: u32, hash: Digest) -> bool {
-        self.length(index).is_some() && self.hashes.insert(index, hash).is_none()
+    pub fn insert_chunk(&mut self, index: u32, hash: Digest) -> bool {
+        self.chunk_length(index).is_some() && self.hashes.insert(index, hash).is_none()
     }
 
     /// Forgets a chunk: it is missing again.
-    pub fn remove(&mut self, index: u32) {
+    pub fn remove_chunk(&mut self, index: u32) {
         self.hashes.remove(&index);
     }
 
     /// Returns true if the chunk is there.
-    pub fn contains(&self, index: u32) -> bool {
+    pub fn contains_chunk(&self, index: u32) -> bool {
         self.hashes.contains_key(&index)
     }
 
     /// Returns the hash of the chunk; `None` if it is not there.
-    pub fn hash(&self, index: u32) -> Option<Digest> {
+    pub fn hash_at(&self, index: u32) -> Option<Digest> {
         self.hashes.get(&index).copied()
     }
 
     /// Returns the bytes of the chunk `index`; `None` if the file has no such chunk.
-    pub fn length(&self, index: u32) -> Option<usize> {
+    pub fn chunk_length(&self, index: u32) -> Option<usize> {
         let begin = u64::from(index) * CHUNK as u64;
         (begin < self.size.get()).then(|| (self.size.get() - begin).min(CHUNK as u64) as usize)
     }
 
     /// Returns the bytes that are there.
-    pub fn bytes(&self) -> ByteCount {
-        ByteCount::new(self.hashes.keys().filter_map(|index| self.length(*index)).map(|length| length as u64).sum())
+    pub fn verified_bytes(&self) -> ByteCount {
+        ByteCount::new(
+            self.hashes.keys().filter_map(|index| self.chunk_length(*index)).map(|length| length as u64).sum(),
+        )
     }
 
     /// Returns the chunks that are there, with their hashes, in their order.
-    pub fn hashes(&self) -> impl Iterator<Item = (u32, Digest)> {
+    pub fn chunk_hashes(&self) -> impl Iterator<Item = (u32, Digest)> {
         self.hashes.iter().map(|(index, hash)| (*index, *hash))
     }
 
     /// Returns the chunks that are missing, in rows, in their order.
-    pub fn missing(&self) -> Vec<Chunks> {
+    pub fn missing_ranges(&self) -> Vec<FileChunks> {
         let end = self.size.get().div_ceil(CHUNK as u64) as u32;
         let mut rows = Vec::new();
         let mut next = 0;
         for index in self.hashes.keys().copied().chain([end]) {
             if index > next {
-                rows.push(Chunks { first: next, count: index - next });
+                rows.push(FileChunks { first: next, count: index - next });
             }
             next = index.saturating_add(1);
         }
@@ -210,7 +212,7 @@ impl Verified {
     }
 
     /// Returns the BLAKE3 digest of the file, as `b3sum` prints it; `None` if a chunk is missing.
-    pub fn digest(&self) -> Option<Digest> {
+    pub fn file_digest(&self) -> Option<Digest> {
         if !self.is_complete() {
             return None;
         }
@@ -227,18 +229,18 @@ fn root_or_node(hashes: &[Digest], size: u64, unit: usize, is_root: bool) -> Dig
     match hashes {
         [only] => *only,
         _ if is_root => {
-            let (left, right) = halves(hashes, size, unit);
+            let (left, right) = subtree_hashes(hashes, size, unit);
             merge_subtrees_root(&left, &right, Mode::Hash).into()
         }
         _ => {
-            let (left, right) = halves(hashes, size, unit);
+            let (left, right) = subtree_hashes(hashes, size, unit);
             merge_subtrees_non_root(&left, &right, Mode::Hash)
         }
     }
 }
 
 /// Returns the nodes under that of `size` bytes, whose parts of `unit` bytes have these hashes: two or more.
-fn halves(hashes: &[Digest], size: u64, unit: usize) -> (Digest, Digest) {
+fn subtree_hashes(hashes: &[Digest], size: u64, unit: usize) -> (Digest, Digest) {
     let left = left_subtree_len(size);
     let (first, second) = hashes.split_at((left / unit as u64) as usize);
     (root_or_node(first, left, unit, false), root_or_node(second, size - left, unit, false))
@@ -257,13 +259,13 @@ mod tests {
         for size in [0, 1, 1023, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 5, 4 * CHUNK, 7 * CHUNK - 1] {
             let content = content(size);
             let count = ByteCount::new(size as u64);
-            let mut verified = Verified::new(count);
+            let mut verified = VerifiedChunks::new(count);
             for (index, chunk) in content.chunks(CHUNK).enumerate().collect::<Vec<_>>().into_iter().rev() {
-                assert_eq!(verified.digest(), None, "{size}");
-                assert!(verified.insert(index as u32, chunk_hash(count, index as u32, chunk)));
+                assert_eq!(verified.file_digest(), None, "{size}");
+                assert!(verified.insert_chunk(index as u32, chunk_hash(count, index as u32, chunk)));
             }
-            assert_eq!(verified.digest(), Some(blake3::hash(&content).into()), "{size}");
-            assert_eq!(verified.bytes(), count);
+            assert_eq!(verified.file_digest(), Some(blake3::hash(&content).into()), "{size}");
+            assert_eq!(verified.verified_bytes(), count);
         }
     }
 
@@ -273,15 +275,19 @@ mod tests {
         {
             let (content, count) = (content(size), ByteCount::new(size as u64));
             for (chunk, whole) in (0..).zip(content.chunks(CHUNK)) {
-                let mut blocks = Blocks::new(count, chunk);
-                assert_eq!(u32::from(block_count(whole.len())), blocks.missing().count_ones());
+                let mut blocks = ChunkBlocks::new(count, chunk);
+                assert_eq!(u32::from(block_count(whole.len())), blocks.missing_blocks().count_ones());
                 for (index, block) in (0..).zip(whole.chunks(BLOCK)).collect::<Vec<_>>().into_iter().rev() {
                     let hash = block_hash(count, chunk, index, block);
                     assert_eq!(block_length(whole.len(), index), Some(block.len()));
-                    assert!(blocks.hash().is_none() && blocks.take(index, hash) && !blocks.take(index, [9; 32]));
-                    blocks.written(index);
+                    assert!(
+                        blocks.complete_hash().is_none()
+                            && blocks.claim_block(index, hash)
+                            && !blocks.claim_block(index, [9; 32])
+                    );
+                    blocks.record_written(index);
                 }
-                assert_eq!(blocks.hash(), Some(chunk_hash(count, chunk, whole)), "{size} {chunk}");
+                assert_eq!(blocks.complete_hash(), Some(chunk_hash(count, chunk, whole)), "{size} {chunk}");
             }
         }
     }
@@ -289,13 +295,13 @@ mod tests {
     #[test]
     fn a_block_that_is_taken_is_missing_until_it_is_written() {
         let length = 2 * BLOCK + 7;
-        let mut blocks = Blocks::new(ByteCount::new(length as u64), 0);
-        assert_eq!((blocks.missing(), block_length(length, 2), block_length(length, 3)), (0b111, Some(7), None));
-        assert!(blocks.take(1, [1; 32]) && !blocks.take(3, [1; 32]) && !blocks.take(255, [1; 32]));
-        assert_eq!(blocks.missing(), 0b111);
-        blocks.written(1);
-        assert_eq!(blocks.missing(), 0b101);
-        assert_eq!(Blocks::new(ByteCount::new(CHUNK as u64), 0).missing(), u16::MAX);
+        let mut blocks = ChunkBlocks::new(ByteCount::new(length as u64), 0);
+        assert_eq!((blocks.missing_blocks(), block_length(length, 2), block_length(length, 3)), (0b111, Some(7), None));
+        assert!(blocks.claim_block(1, [1; 32]) && !blocks.claim_block(3, [1; 32]) && !blocks.claim_block(255, [1; 32]));
+        assert_eq!(blocks.missing_blocks(), 0b111);
+        blocks.record_written(1);
+        assert_eq!(blocks.missing_blocks(), 0b101);
+        assert_eq!(ChunkBlocks::new(ByteCount::new(CHUNK as u64), 0).missing_blocks(), u16::MAX);
     }
 
     #[test]
@@ -304,38 +310,45 @@ mod tests {
         let mut chunk = content(CHUNK);
         let hash = chunk_hash(size, 1, &chunk);
         assert_ne!(hash, chunk_hash(size, 2, &chunk));
-        assert_eq!(hexadecimal(&[0, 0x1f, 0xff]), "001fff");
+        assert_eq!(to_hexadecimal(&[0, 0x1f, 0xff]), "001fff");
         chunk[CHUNK / 2] ^= 1;
         assert_ne!(hash, chunk_hash(size, 1, &chunk));
     }
 
     #[test]
     fn missing_chunks_are_listed_in_rows() {
-        let mut verified = Verified::new(ByteCount::new(5 * CHUNK as u64 + 1));
-        let rows =
-            |verified: &Verified| verified.missing().iter().map(|row| (row.first, row.count)).collect::<Vec<_>>();
+        let mut verified = VerifiedChunks::new(ByteCount::new(5 * CHUNK as u64 + 1));
+        let rows = |verified: &VerifiedChunks| {
+            verified.missing_ranges().iter().map(|row| (row.first, row.count)).collect::<Vec<_>>()
+        };
         assert_eq!(rows(&verified), [(0, 6)]);
-        assert!(verified.insert(0, [0; 32]) && verified.insert(3, [0; 32]) && !verified.insert(3, [0; 32]));
-        assert!(!verified.insert(6, [0; 32]));
+        assert!(
+            verified.insert_chunk(0, [0; 32])
+                && verified.insert_chunk(3, [0; 32])
+                && !verified.insert_chunk(3, [0; 32])
+        );
+        assert!(!verified.insert_chunk(6, [0; 32]));
         assert_eq!(rows(&verified), [(1, 2), (4, 2)]);
-        assert!(verified.insert(1, [1; 32]));
-        assert_eq!((verified.hash(1), verified.hash(2)), (Some([1; 32]), None));
-        verified.remove(1);
+        assert!(verified.insert_chunk(1, [1; 32]));
+        assert_eq!((verified.hash_at(1), verified.hash_at(2)), (Some([1; 32]), None));
+        verified.remove_chunk(1);
         assert_eq!(rows(&verified), [(1, 2), (4, 2)]);
-        assert_eq!((verified.length(5), verified.length(6)), (Some(1), None));
-        assert!(Verified::new(ByteCount::ZERO).missing().is_empty());
+        assert_eq!((verified.chunk_length(5), verified.chunk_length(6)), (Some(1), None));
+        assert!(VerifiedChunks::new(ByteCount::ZERO).missing_ranges().is_empty());
     }
 
     #[test]
     fn sizes_that_lie_allocate_nothing() {
-        let verified = Verified::new(ByteCount::new(u64::MAX));
-        assert_eq!(verified.bytes(), ByteCount::ZERO);
-        assert!(!verified.is_complete() && Chunks::of(ByteCount::new(u64::MAX)).is_none());
-        let all = Chunks { first: 0, count: 4 };
-        assert!(all.cover(Chunks { first: 3, count: 1 }) && !all.cover(Chunks { first: 3, count: 2 }));
-        assert!(!all.cover(Chunks { first: u32::MAX, count: u32::MAX }));
+        let verified = VerifiedChunks::new(ByteCount::new(u64::MAX));
+        assert_eq!(verified.verified_bytes(), ByteCount::ZERO);
+        assert!(!verified.is_complete() && FileChunks::from_size(ByteCount::new(u64::MAX)).is_none());
+        let all = FileChunks { first: 0, count: 4 };
+        assert!(
+            all.contains_all(FileChunks { first: 3, count: 1 }) && !all.contains_all(FileChunks { first: 3, count: 2 })
+        );
+        assert!(!all.contains_all(FileChunks { first: u32::MAX, count: u32::MAX }));
         let size = ByteCount::new(2 * CHUNK as u64 + 7);
-        assert_eq!(all.bytes(size), size);
-        assert_eq!(Chunks { first: 2, count: 5 }.bytes(size).get(), 7);
+        assert_eq!(all.byte_count(size), size);
+        assert_eq!(FileChunks { first: 2, count: 5 }.byte_count(size).get(), 7);
     }
 }

@@ -9,7 +9,7 @@
 use fullpipe_record::packets_wait;
 use fullpipe_units::{BitRate, Span, Time};
 
-use crate::rounds::{Rounds, Seen, StreamsSample};
+use crate::rounds::{FinishedRound, RoundTracker, StreamsSample};
 
 /// Constants of CUBIC: C in segments ÷ s³, β, and the growth of Reno with the same β (RFC 9438, sections 4.1 to 4.6).
 const C: f64 = GROWTH * 0.4;
@@ -24,58 +24,58 @@ const ROUNDS_OF_RECOVERY: u32 = 2;
 
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.
 #[derive(Debug)]
-pub struct Coupling {
-    rounds: Rounds,
-    last: Option<Seen>,
-    course: Option<Course>,
+pub struct CoupledRate {
+    rounds: RoundTracker,
+    last: Option<FinishedRound>,
+    course: Option<CubicWindow>,
     since_overflow: u32,
 }
 
 /// The window of a connection from an overflow on, in segments.
 #[derive(Debug, Clone, Copy)]
-struct Course {
+struct CubicWindow {
     began: Time,
     /// The window that overflowed the queue, and the one behind that.
     most: f64,
     first: f64,
 }
 
-impl Coupling {
+impl CoupledRate {
     /// Returns a coupling for a path of this round-trip time.
     pub fn new(rtt: Span) -> Self {
-        Self { rounds: Rounds::new(rtt), last: None, course: None, since_overflow: ROUNDS_OF_RECOVERY }
+        Self { rounds: RoundTracker::new(rtt), last: None, course: None, since_overflow: ROUNDS_OF_RECOVERY }
     }
 
     /// Takes a sample. Returns the rate that all connections together may have until the next one, if it is bounded.
-    pub fn follow(&mut self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
-        if let Some(seen) = self.rounds.follow(at, sample) {
+    pub fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
+        if let Some(seen) = self.rounds.add_sample(at, sample) {
             let last = self.last.replace(seen).unwrap_or(seen);
             self.since_overflow += 1;
             let rtt = seen.most.max(last.most);
-            let overflowed = seen.lost && packets_wait(rtt, self.rounds.base());
+            let overflowed = seen.lost && packets_wait(rtt, self.rounds.base_rtt());
             if overflowed && self.since_overflow > ROUNDS_OF_RECOVERY {
                 let window = seen.delivered.max(last.delivered) * rtt.as_secs_f64() / seen.mss.max(1.0);
-                self.course = Some(Course::begin(at, window, self.course));
+                self.course = Some(CubicWindow::after_overflow(at, window, self.course));
                 self.since_overflow = 0;
             }
         }
-        self.rate(at, sample)
+        self.bounded_rate(at, sample)
     }
 
     /// Forgets the overflows up to now: no other flow competes any more.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn reset_overflows(&mut self) {
         self.course = None;
     }
 
-    fn rate(&self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
-        let rtt = self.rounds.rtt().as_secs_f64();
-        let window = self.course?.window(at, rtt) * sample.mss.as_f64();
+    fn bounded_rate(&self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
+        let rtt = self.rounds.last_rtt().as_secs_f64();
+        let window = self.course?.window_at(at, rtt) * sample.mss.as_f64();
         Some(BitRate::from_bps_f64(8.0 * window / rtt))
     }
 }
 
-impl Course {
-    fn begin(at: Time, window: f64, before: Option<Self>) -> Self {
+impl CubicWindow {
+    fn after_overflow(at: Time, window: f64, before: Option<Self>) -> Self {
         // Fast convergence (section 4.7): one that has less than before leaves more to others.
         let shrinks = before.is_some_and(|before| window < before.most);
         let most = if shrinks { window * f64::midpoint(1.0, BETA) } else { window };
@@ -83,8 +83,8 @@ impl Course {
     }
 
     /// Returns the window at a time, with round trips of so many seconds.
-    fn window(&self, at: Time, rtt: f64) -> f64 {
-        let time = at.since(self.began).as_secs_f64();
+    fn window_at(&self, at: Time, rtt: f64) -> f64 {
+        let time = at.duration_since(self.began).as_secs_f64();
         let plateau = ((self.most - self.first).max(0.0) / C).cbrt();
         let cubic = C * (time - plateau).powi(3) + self.most;
         cubic.max(self.first + RENO_GROWTH * time / rtt)
@@ -99,13 +99,13 @@ mod tests {
     /// Connections under CUBIC, coupled or not.
     struct Streams {
         all: Vec<Cubic>,
-        coupling: Option<Coupling>,
+        coupling: Option<CoupledRate>,
         bound: Option<f64>,
     }
 
     impl Streams {
         fn on(link: &Link, count: usize, are_coupled: bool) -> Self {
-            let coupling = are_coupled.then(|| Coupling::new(Span::from_secs_f64(link.rtt())));
+            let coupling = are_coupled.then(|| CoupledRate::new(Span::from_secs_f64(link.rtt())));
             Self { all: (0..count).map(|_| Cubic::new()).collect(), coupling, bound: None }
         }
 
@@ -113,7 +113,7 @@ mod tests {
         fn run(&mut self, link: &mut Link, seconds: f64) -> f64 {
             link.run(seconds, |link, sample, overflows| {
                 if let (Some(coupling), Some(sample)) = (&mut self.coupling, sample) {
-                    self.bound = coupling.follow(link.time(), &sample).map(|rate| rate.as_f64() / 8.0);
+                    self.bound = coupling.add_sample(link.time(), &sample).map(|rate| rate.as_f64() / 8.0);
                 }
                 let each = self.bound.map_or(f64::INFINITY, |bound| bound / self.all.len() as f64);
                 let rate = |stream: &mut Cubic| {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn loss_without_a_queue_binds_nobody() {
-        let mut coupling = Coupling::new(Span::from_millis(50));
+        let mut coupling = CoupledRate::new(Span::from_millis(50));
         for tick in 1..400 {
             let sample = StreamsSample {
                 acknowledged: fullpipe_units::ByteCount::new(tick * 100_000),
@@ -167,7 +167,7 @@ mod tests {
                 rtt: Some(Span::from_millis(50 + tick % 3)),
                 mss: fullpipe_units::ByteCount::new(1448),
             };
-            assert_eq!(coupling.follow(Time::from_nanos(tick * 50_000_000), &sample), None);
+            assert_eq!(coupling.add_sample(Time::from_nanos(tick * 50_000_000), &sample), None);
         }
     }
 }

@@ -8,12 +8,12 @@
 //!
 //! Others may fill the queue nevertheless, where the loss permits that. Delay alone would then leave everything to
 //! them. So for as long as queues overflow, nothing shrinks below the window that a connection under CUBIC would have
-//! from the last overflow on ([`Coupling`]), and before the first one not below half of what this transfer has had.
+//! from the last overflow on ([`CoupledRate`]), and before the first one not below half of what this transfer has had.
 
 use fullpipe_units::{BitRate, Span, Time};
 
-use crate::coupling::Coupling;
-use crate::rounds::{MIN_ROUND, Rounds, Seen, StreamsSample};
+use crate::coupling::CoupledRate;
+use crate::rounds::{FinishedRound, MIN_ROUND, RoundTracker, StreamsSample};
 
 /// Multiple of what arrived in a round that may be sent in the next one, until a queue shows or nothing more arrives;
 /// near the gain with which BBR starts (2.89), so that it finds its rate.
@@ -51,8 +51,8 @@ const MIN_SEGMENTS: f64 = 4.0;
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.
 #[derive(Debug)]
 pub struct DelayBound {
-    rounds: Rounds,
-    coupling: Coupling,
+    rounds: RoundTracker,
+    coupling: CoupledRate,
     /// Bytes that all connections together may have on their way, once a round is over.
     window: Option<f64>,
     /// Rounds of the start without growth; `None` behind it.
@@ -69,8 +69,8 @@ impl DelayBound {
     /// Returns a delay bound for a path of this round-trip time.
     pub fn new(rtt: Span) -> Self {
         Self {
-            rounds: Rounds::new(rtt),
-            coupling: Coupling::new(rtt),
+            rounds: RoundTracker::new(rtt),
+            coupling: CoupledRate::new(rtt),
             window: None,
             start: Some(0),
             delivered: 0.0,
@@ -81,29 +81,29 @@ impl DelayBound {
     }
 
     /// Takes a sample. Returns the rate that all connections together may have until the next one, once it is known.
-    pub fn follow(&mut self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
-        if let Some(seen) = self.rounds.follow(at, sample) {
-            self.decide(&seen);
+    pub fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
+        if let Some(seen) = self.rounds.add_sample(at, sample) {
+            self.end_round(&seen);
         }
-        let as_one = self.coupling.follow(at, sample);
+        let as_one = self.coupling.add_sample(at, sample);
         let kept = as_one.map_or(KEPT * self.most, |rate| rate.as_f64() / 8.0);
-        let least = MIN_SEGMENTS * sample.mss.as_f64() / self.rounds.rtt().max(MIN_ROUND).as_secs_f64();
-        let rate = self.window? / self.rounds.rtt().as_secs_f64();
+        let least = MIN_SEGMENTS * sample.mss.as_f64() / self.rounds.last_rtt().max(MIN_ROUND).as_secs_f64();
+        let rate = self.window? / self.rounds.last_rtt().as_secs_f64();
         Some(BitRate::from_bps_f64(8.0 * rate.max(kept).max(least)))
     }
 
-    fn decide(&mut self, seen: &Seen) {
+    fn end_round(&mut self, seen: &FinishedRound) {
         let last = std::mem::replace(&mut self.delivered, seen.delivered);
         self.most = self.most.max(last.min(seen.delivered));
         // In multiples of the target.
-        let target = self.rounds.target();
-        let delay = seen.rtt.saturating_sub(self.rounds.base()).as_secs_f64() / target.as_secs_f64();
+        let target = self.rounds.target_delay();
+        let delay = seen.rtt.saturating_sub(self.rounds.base_rtt()).as_secs_f64() / target.as_secs_f64();
         self.above = if delay > 1.0 { self.above + 1 } else { 0 };
         self.quiet = if delay <= 0.5 { self.quiet + 1 } else { 0 };
         if self.quiet >= QUIET_WITHOUT_OTHERS {
-            self.coupling.forget();
+            self.coupling.reset_overflows();
         }
-        let arrives = seen.delivered.max(last) * (self.rounds.base() + target.scaled(0.5)).as_secs_f64();
+        let arrives = seen.delivered.max(last) * (self.rounds.base_rtt() + target.scale_by(0.5)).as_secs_f64();
         match (self.start, self.window) {
             (Some(_), _) if delay > START_ENDS => (self.start, self.window) = (None, Some(arrives)),
             (Some(rounds), _) => {
@@ -111,17 +111,17 @@ impl DelayBound {
                 self.start = Some(rounds).filter(|rounds| *rounds < ROUNDS_WITHOUT_GROWTH);
                 self.window = Some(START * seen.delivered * seen.rtt.as_secs_f64());
             }
-            (None, Some(window)) => self.window = Some(self.adapted(window, seen, delay)),
+            (None, Some(window)) => self.window = Some(self.adapted_window(window, seen, delay)),
             (None, None) => {}
         }
     }
 
     /// Returns the window after a round, at a delay in multiples of the target.
-    fn adapted(&mut self, window: f64, seen: &Seen, delay: f64) -> f64 {
+    fn adapted_window(&mut self, window: f64, seen: &FinishedRound, delay: f64) -> f64 {
         let used = seen.delivered * seen.rtt.as_secs_f64();
         if self.above >= ROUNDS_TO_SHRINK {
             self.above = 0;
-            let most = (self.rounds.base() + self.rounds.target()).as_secs_f64();
+            let most = (self.rounds.base_rtt() + self.rounds.target_delay()).as_secs_f64();
             window.min(used) * most / seen.rtt.as_secs_f64()
         } else if delay <= 1.0 && used > USED * window {
             let growth = (GROWTH * (f64::from(self.quiet) / DOUBLING).exp2()).min(MAX_GROWTH);
@@ -190,7 +190,7 @@ mod tests {
 
         fn sample(&mut self, link: &Link, sample: &StreamsSample) {
             if let Some(bound) = &mut self.bound {
-                self.rate = bound.follow(link.time(), sample).map(|rate| rate.as_f64() / 8.0);
+                self.rate = bound.add_sample(link.time(), sample).map(|rate| rate.as_f64() / 8.0);
             }
             let acknowledged = sample.acknowledged.as_f64();
             let time = link.now - self.sampled;
@@ -289,7 +289,7 @@ mod tests {
                 rtt: Some(Span::from_millis(50)),
                 mss: fullpipe_units::ByteCount::new(1448),
             };
-            bound.follow(Time::from_nanos(tick * 50_000_000), &sample)
+            bound.add_sample(Time::from_nanos(tick * 50_000_000), &sample)
         };
         assert_eq!((follow(0), follow(1)), (None, None));
         let rate = (2..400).filter_map(&mut follow).last();

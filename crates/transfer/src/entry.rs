@@ -1,17 +1,17 @@
 use fullpipe_units::ByteCount;
 
-use crate::bytes::{Field, Reader, Wrong, kinds, structure};
-use crate::{Attributes, Digest, EntryPath};
+use crate::bytes::{ByteReader, Field, Wrong, kinds, structure};
+use crate::{Digest, EntryPath, ExtendedAttributes};
 
 /// A file, folder or link of the tree that is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct TreeEntry {
     /// Path of the entry at the receiver, below the folder of the transfer.
     pub path: EntryPath,
     /// Kind of the entry: file, folder or link.
     pub kind: EntryKind,
     /// Extended attributes of a file or folder.
-    pub attributes: Attributes,
+    pub attributes: ExtendedAttributes,
 }
 
 /// The kind of an entry, with what is kept of it.
@@ -33,7 +33,7 @@ pub enum EntryKind {
         /// Size of the file.
         size: ByteCount,
         /// The file and its state.
-        identity: Identity,
+        identity: FileIdentity,
     },
     /// A symbolic link.
     SymbolicLink {
@@ -60,27 +60,27 @@ pub struct ModificationTime {
 
 /// A hash over what identifies a file and its state at the sender: inode, size, times of the last changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity(pub Digest);
+pub struct FileIdentity(pub Digest);
 
 /// Bits of a mode that are kept: not those that let a program run as somebody else.
 const PERMISSIONS: u16 = 0o777;
 
-impl Identity {
+impl FileIdentity {
     /// Returns the identity of these numbers.
-    pub fn of(numbers: &[u64]) -> Self {
+    pub fn from_numbers(numbers: &[u64]) -> Self {
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         Self(blake3::hash(&bytes).into())
     }
 }
 
-impl Field<'_> for Entry {
+impl Field<'_> for TreeEntry {
     fn put(&self, into: &mut Vec<u8>) {
         self.path.put(into);
         self.kind.put(into);
         self.attributes.put(into);
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
         let (path, mut kind) = (Field::read(reader)?, Field::read(reader)?);
         if let EntryKind::Folder { mode, modified } | EntryKind::File { mode, modified, .. } = &mut kind {
             *mode &= PERMISSIONS;
@@ -102,4 +102,4 @@ impl<'b> Field<'b> for EntryKind {
 }
 
 structure!(ModificationTime { seconds, nanoseconds });
-structure!(Identity { 0 });
+structure!(FileIdentity { 0 });

@@ -3,8 +3,8 @@
 
 use thiserror::Error;
 
-use crate::bytes::{Field, Reader, Wrong, kinds, structure};
-use crate::{BLOCK, CHUNK, Chunks, Digest, Entry, EntryPath};
+use crate::bytes::{ByteReader, Field, Wrong, kinds, structure};
+use crate::{BLOCK, CHUNK, Digest, EntryPath, FileChunks, TreeEntry};
 
 /// Version of the messages. Ends of different versions do not understand each other.
 pub const VERSION: u16 = 9;
@@ -30,7 +30,7 @@ pub const MAX_FRAME: usize = DATA_HEADER - 4 + CHUNK;
 /// A request of the near end, which its user started, to the far one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub struct Hello {
+pub struct CopyRequest {
     /// Version of the messages.
     pub version: u16,
     /// True if the far end sends.
@@ -69,9 +69,9 @@ pub struct Hello {
     pub settings: Vec<u8>,
 }
 
-/// The answer to a [`Hello`].
+/// The answer to a [`CopyRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ready {
+pub struct CopyAnswer {
     /// Port on which the far end listens; zero if it does not.
     pub port: u16,
     /// UDP port on which it listens for QUIC; zero if it does not.
@@ -84,7 +84,7 @@ pub struct Ready {
 
 /// The result for one file, at the receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum FileOutcome {
     /// The file is there under its name, complete, durable, of this digest.
     Copied(Digest),
     /// The file was there already.
@@ -114,7 +114,7 @@ pub struct DataHeader {
 
 /// The head of what crosses on a connection for data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Head {
+pub enum DataHead {
     /// The first: the number of the connection.
     Stream(u16),
     /// A block of a chunk, with the bytes that follow; none for a hole.
@@ -125,11 +125,11 @@ pub enum Head {
 
 /// A message. `'b` is the lifetime of the bytes that it was read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message<'b> {
+pub enum CopyMessage<'b> {
     /// Near → far, the first.
-    Hello(Hello),
+    Hello(CopyRequest),
     /// Far → near, the first.
-    Ready(Ready),
+    Ready(CopyAnswer),
     /// Either end gives up, for this reason, with this exit code.
     Refused {
         /// Exit code.
@@ -165,7 +165,7 @@ pub enum Message<'b> {
         content: bool,
     },
     /// Sender → receiver: the next entry.
-    Entry(Entry),
+    Entry(TreeEntry),
     /// Sender → receiver: the list ends.
     EndOfList {
         /// Every folder could be read.
@@ -176,7 +176,7 @@ pub enum Message<'b> {
         /// Number of the file.
         file: u32,
         /// The chunks.
-        chunks: Chunks,
+        chunks: FileChunks,
     },
     /// Receiver → sender: blocks of this chunk have arrived and are right.
     Got {
@@ -192,7 +192,7 @@ pub enum Message<'b> {
         /// Number of the file.
         file: u32,
         /// The result.
-        outcome: Outcome,
+        outcome: FileOutcome,
     },
     /// Receiver → sender: this was deleted, or would be.
     Deleted {
@@ -217,7 +217,7 @@ pub enum Message<'b> {
         /// Number of the file.
         file: u32,
         /// The file as it is now.
-        entry: Entry,
+        entry: TreeEntry,
     },
     /// Either end: something that a user should know.
     Note {
@@ -266,7 +266,7 @@ const NO_STREAM: u32 = u32::MAX;
 
 impl DataHeader {
     /// Returns the bytes that stand before the `length` bytes of content.
-    pub fn frame(&self, length: usize) -> [u8; DATA_HEADER] {
+    pub fn frame_bytes(&self, length: usize) -> [u8; DATA_HEADER] {
         let mut bytes = [0; DATA_HEADER];
         bytes[..4].copy_from_slice(&((DATA_HEADER - 4 + length) as u32).to_le_bytes());
         bytes[4] = DATA;
@@ -274,58 +274,59 @@ impl DataHeader {
         bytes[9..13].copy_from_slice(&self.chunk.to_le_bytes());
         [bytes[13], bytes[14]] = [self.block, (u8::from(self.reports) * REPORTS) | (u8::from(self.packed) * PACKED)];
         bytes[15..CHECKED].copy_from_slice(&self.hash);
-        let check = check(&bytes[..CHECKED]);
+        let check = head_check(&bytes[..CHECKED]);
         bytes[CHECKED..].copy_from_slice(&check);
         bytes
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Wrong> {
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
         let (file, chunk, block, flags) = (reader.u32()?, reader.u32()?, reader.u8()?, reader.u8()?);
         if flags & !(REPORTS | PACKED) != 0 {
             return Err(Wrong::Number(flags));
         }
         let (reports, packed) = (flags & REPORTS != 0, flags & PACKED != 0);
-        Ok(Self { file, chunk, block, reports, packed, hash: reader.array()? })
+        Ok(Self { file, chunk, block, reports, packed, hash: reader.read_array()? })
     }
 
     /// Reads what follows the kind, to its end.
-    pub(crate) fn read_block<'b>(reader: &mut Reader<'b>) -> Result<(Self, &'b [u8]), Wrong> {
+    pub(crate) fn read_block<'b>(reader: &mut ByteReader<'b>) -> Result<(Self, &'b [u8]), Wrong> {
         let header = Self::read(reader)?;
-        let check: [u8; CHECK] = reader.array()?;
-        let content = reader.take(reader.0.len())?;
+        let check: [u8; CHECK] = reader.read_array()?;
+        let content = reader.take_bytes(reader.0.len())?;
         if content.len() > BLOCK {
             return Err(Wrong::Length);
         }
-        if header.frame(content.len())[CHECKED..] != check {
+        if header.frame_bytes(content.len())[CHECKED..] != check {
             return Err(Wrong::Damaged);
         }
         Ok((header, content))
     }
 }
 
-fn check(head: &[u8]) -> [u8; CHECK] {
+fn head_check(head: &[u8]) -> [u8; CHECK] {
     blake3::hash(head).as_bytes().first_chunk().copied().unwrap_or_default()
 }
 
-impl Head {
+impl DataHead {
     /// Returns the bytes of the head.
-    pub fn bytes(&self) -> [u8; DATA_HEADER] {
+    pub fn to_bytes(&self) -> [u8; DATA_HEADER] {
         let hash = Digest::default();
-        let mark = |chunk| DataHeader { file: NO_FILE, chunk, block: 0, reports: false, packed: false, hash }.frame(0);
+        let mark =
+            |chunk| DataHeader { file: NO_FILE, chunk, block: 0, reports: false, packed: false, hash }.frame_bytes(0);
         match self {
             Self::Stream(index) => mark(u32::from(*index)),
-            Self::Block(header, length) => header.frame(*length),
+            Self::Block(header, length) => header.frame_bytes(*length),
             Self::End => mark(NO_STREAM),
         }
     }
 
     /// Reads a head; `None` if it was damaged on the way, or is none.
-    pub fn read(bytes: &[u8; DATA_HEADER]) -> Option<Self> {
+    pub fn from_reader(bytes: &[u8; DATA_HEADER]) -> Option<Self> {
         let (checked, check_of_sender) = bytes.split_at(CHECKED);
         let (length, body) = checked.split_first_chunk()?;
         let content = (u32::from_le_bytes(*length) as usize).checked_sub(DATA_HEADER - 4)?;
-        let mut reader = Reader(body);
-        let is_sound = check(checked) == check_of_sender && reader.u8().ok()? == DATA && content <= BLOCK;
+        let mut reader = ByteReader(body);
+        let is_sound = head_check(checked) == check_of_sender && reader.u8().ok()? == DATA && content <= BLOCK;
         let header = DataHeader::read(&mut reader).ok()?;
         let head = match (header.file, header.chunk) {
             (NO_FILE, NO_STREAM) => Self::End,
@@ -336,9 +337,9 @@ impl Head {
     }
 }
 
-impl<'b> Message<'b> {
+impl<'b> CopyMessage<'b> {
     /// Returns the whole frame.
-    pub fn frame(&self) -> Vec<u8> {
+    pub fn to_frame(&self) -> Vec<u8> {
         let mut frame = vec![0; 4];
         self.put(&mut frame);
         let length = (frame.len() - 4) as u32;
@@ -352,7 +353,7 @@ impl<'b> Message<'b> {
     /// Fails if it is no message of this version, or has bytes too many or too few.
     pub fn read(bytes: &'b [u8]) -> Result<Self, MessageError> {
         let kind = *bytes.first().ok_or(MessageError { kind: 0, why: "it is empty".to_owned() })?;
-        let mut reader = Reader(bytes);
+        let mut reader = ByteReader(bytes);
         let message = Field::read(&mut reader).map_err(|error| MessageError { kind, why: error.to_string() })?;
         if reader.0.is_empty() {
             return Ok(message);
@@ -361,7 +362,7 @@ impl<'b> Message<'b> {
     }
 }
 
-structure!(Hello {
+structure!(CopyRequest {
     version,
     far_sends,
     dry_run,
@@ -381,10 +382,10 @@ structure!(Hello {
     unencrypted,
     settings
 });
-structure!(Ready { port, quic_port, address, settings });
-structure!(Chunks { first, count });
+structure!(CopyAnswer { port, quic_port, address, settings });
+structure!(FileChunks { first, count });
 
-impl<'b> Field<'b> for Message<'b> {
+impl<'b> Field<'b> for CopyMessage<'b> {
     kinds! { Message, |_| Wrong::Kind, blocks Data;
         0 Hello { 0 hello }
         1 Ready { 0 ready }
@@ -409,7 +410,7 @@ impl<'b> Field<'b> for Message<'b> {
     }
 }
 
-impl<'b> Field<'b> for Outcome {
+impl<'b> Field<'b> for FileOutcome {
     kinds! { Outcome, Wrong::Number;
         0 Copied { 0 digest }
         1 Present {}
@@ -418,7 +419,7 @@ impl<'b> Field<'b> for Outcome {
     }
 }
 
-impl Hello {
+impl CopyRequest {
     /// Returns the version of a request of any version, which are alike up to there; `None` if a message is no request.
     pub fn version_of(message: &[u8]) -> Option<u16> {
         let [kind, low, high, ..] = *message else { return None };
@@ -427,7 +428,7 @@ impl Hello {
 
     /// Returns true if the message crosses whole: its lists, and what is in them, have no more than
     /// 65 535 entries or bytes, and all fit into a frame.
-    pub fn fits(&self) -> bool {
+    pub fn fits_frame(&self) -> bool {
         let is_countable = |length: usize| u16::try_from(length).is_ok();
         let mut lists = [&self.paths, &self.excludes, &self.unencrypted].into_iter();
         let are_whole = lists.all(|list| is_countable(list.len()) && list.iter().all(|item| is_countable(item.len())));
@@ -444,7 +445,7 @@ impl Hello {
 mod tests {
     use super::*;
     use crate::bytes::MAX_SENTENCE;
-    use crate::{Attributes, EntryKind, Identity, ModificationTime};
+    use crate::{EntryKind, ExtendedAttributes, FileIdentity, ModificationTime};
     use fullpipe_units::ByteCount;
     use proptest::prelude::*;
 
@@ -456,8 +457,8 @@ mod tests {
         DataHeader { file: 1, chunk: 2, block: 3, reports: true, packed: true, hash: [3; 32] }
     }
 
-    fn hello() -> Hello {
-        Hello {
+    fn hello() -> CopyRequest {
+        CopyRequest {
             version: VERSION,
             far_sends: true,
             dry_run: false,
@@ -479,68 +480,75 @@ mod tests {
         }
     }
 
-    fn every_kind() -> Vec<Message<'static>> {
+    fn every_kind() -> Vec<CopyMessage<'static>> {
         let modified = ModificationTime { seconds: -5, nanoseconds: 999_999_999 };
         let file =
-            EntryKind::File { mode: 0o640, modified, size: ByteCount::new(1 << 50), identity: Identity([9; 32]) };
-        let entry = |kind| Message::Entry(Entry { path: path("a/b\u{fffd}"), kind, attributes: Attributes::default() });
-        let mut attributes = Attributes::default();
+            EntryKind::File { mode: 0o640, modified, size: ByteCount::new(1 << 50), identity: FileIdentity([9; 32]) };
+        let entry = |kind| {
+            CopyMessage::Entry(TreeEntry { path: path("a/b\u{fffd}"), kind, attributes: ExtendedAttributes::default() })
+        };
+        let mut attributes = ExtendedAttributes::default();
         for (name, value) in [("user.a", &b"value"[..]), ("user.b", b""), ("system.posix_acl_access", b"\x02")] {
-            attributes.insert(name.as_bytes(), value).unwrap();
+            attributes.insert_attribute(name.as_bytes(), value).unwrap();
         }
         vec![
-            Message::Hello(hello()),
-            Message::Ready(Ready { port: 4000, quic_port: 4001, address: b"192.0.2.1".to_vec(), settings: Vec::new() }),
-            Message::Refused { code: 2, why: "no".to_owned() },
-            Message::Dial { port: 1 },
-            Message::DialQuic { port: 1 },
-            Message::Streams { count: 4, active: 3, quic: 2 },
-            Message::Begin { single: true, content: false },
+            CopyMessage::Hello(hello()),
+            CopyMessage::Ready(CopyAnswer {
+                port: 4000,
+                quic_port: 4001,
+                address: b"192.0.2.1".to_vec(),
+                settings: Vec::new(),
+            }),
+            CopyMessage::Refused { code: 2, why: "no".to_owned() },
+            CopyMessage::Dial { port: 1 },
+            CopyMessage::DialQuic { port: 1 },
+            CopyMessage::Streams { count: 4, active: 3, quic: 2 },
+            CopyMessage::Begin { single: true, content: false },
             entry(EntryKind::Folder { mode: 0o755, modified }),
             entry(file.clone()),
-            Message::Again { file: 7, entry: Entry { path: path("a"), kind: file, attributes } },
+            CopyMessage::Again { file: 7, entry: TreeEntry { path: path("a"), kind: file, attributes } },
             entry(EntryKind::SymbolicLink { target: b"../x".to_vec() }),
             entry(EntryKind::HardLink { first: path("c") }),
             entry(EntryKind::LeftOut),
-            Message::EndOfList { complete: false },
-            Message::Want { file: 7, chunks: Chunks { first: 1, count: 2 } },
-            Message::Got { file: 7, chunk: 1, missing: 0x8001 },
-            Message::Outcome { file: 7, outcome: Outcome::Copied([1; 32]) },
-            Message::Outcome { file: 7, outcome: Outcome::Present },
-            Message::Outcome { file: 7, outcome: Outcome::Wanted },
-            Message::Outcome { file: 7, outcome: Outcome::Failed("the disk is full".to_owned()) },
-            Message::Deleted { path: path("old") },
-            Message::WouldCopy { path: path("new") },
-            Message::Unreadable { file: 7, why: "it changed".to_owned() },
-            Message::Note { text: "text".to_owned() },
-            Message::Lost { index: 3 },
-            Message::Data { header: header(), content: b"content" },
-            Message::Data { header: header(), content: b"" },
-            Message::Finished,
-            Message::Figures(b"{}".to_vec()),
+            CopyMessage::EndOfList { complete: false },
+            CopyMessage::Want { file: 7, chunks: FileChunks { first: 1, count: 2 } },
+            CopyMessage::Got { file: 7, chunk: 1, missing: 0x8001 },
+            CopyMessage::Outcome { file: 7, outcome: FileOutcome::Copied([1; 32]) },
+            CopyMessage::Outcome { file: 7, outcome: FileOutcome::Present },
+            CopyMessage::Outcome { file: 7, outcome: FileOutcome::Wanted },
+            CopyMessage::Outcome { file: 7, outcome: FileOutcome::Failed("the disk is full".to_owned()) },
+            CopyMessage::Deleted { path: path("old") },
+            CopyMessage::WouldCopy { path: path("new") },
+            CopyMessage::Unreadable { file: 7, why: "it changed".to_owned() },
+            CopyMessage::Note { text: "text".to_owned() },
+            CopyMessage::Lost { index: 3 },
+            CopyMessage::Data { header: header(), content: b"content" },
+            CopyMessage::Data { header: header(), content: b"" },
+            CopyMessage::Finished,
+            CopyMessage::Figures(b"{}".to_vec()),
         ]
     }
 
     #[test]
     fn every_message_is_read_as_it_was_written() {
         for message in every_kind() {
-            let frame = message.frame();
+            let frame = message.to_frame();
             let (length, body) = frame.split_first_chunk().unwrap();
             assert_eq!(u32::from_le_bytes(*length) as usize, body.len(), "{message:?}");
-            assert_eq!(Message::read(body).as_ref(), Ok(&message));
+            assert_eq!(CopyMessage::read(body).as_ref(), Ok(&message));
         }
     }
 
     #[test]
     fn a_request_fits_if_it_is_read_as_it_was_meant() {
-        let is_whole = |hello: &Hello| {
-            let frame = Message::Hello(hello.clone()).frame();
-            frame.len() - 4 <= MAX_FRAME && Message::read(&frame[4..]) == Ok(Message::Hello(hello.clone()))
+        let is_whole = |hello: &CopyRequest| {
+            let frame = CopyMessage::Hello(hello.clone()).to_frame();
+            frame.len() - 4 <= MAX_FRAME && CopyMessage::read(&frame[4..]) == Ok(CopyMessage::Hello(hello.clone()))
         };
         let most = usize::from(u16::MAX);
-        let paths = |count, length| Hello { paths: vec![vec![b'a'; length]; count], ..hello() };
-        let excludes = |count, length| Hello { excludes: vec![vec![b'a'; length]; count], ..hello() };
-        let settings = Hello { settings: vec![b' '; most + 1], ..hello() };
+        let paths = |count, length| CopyRequest { paths: vec![vec![b'a'; length]; count], ..hello() };
+        let excludes = |count, length| CopyRequest { excludes: vec![vec![b'a'; length]; count], ..hello() };
+        let settings = CopyRequest { settings: vec![b' '; most + 1], ..hello() };
         let lists = [
             (paths(most, 1), true),
             (paths(most + 1, 1), false),
@@ -551,17 +559,17 @@ mod tests {
             (settings, false),
         ];
         for (index, (hello, fits)) in lists.iter().enumerate() {
-            assert_eq!((hello.fits(), is_whole(hello)), (*fits, *fits), "{index}");
+            assert_eq!((hello.fits_frame(), is_whole(hello)), (*fits, *fits), "{index}");
         }
     }
 
     #[test]
     fn a_message_with_bytes_too_few_or_too_many_is_refused() {
-        for message in every_kind().iter().filter(|message| !matches!(message, Message::Data { .. })) {
-            let frame = message.frame();
-            assert!(Message::read(&[&frame[4..], b"x"].concat()).is_err(), "{message:?}");
+        for message in every_kind().iter().filter(|message| !matches!(message, CopyMessage::Data { .. })) {
+            let frame = message.to_frame();
+            assert!(CopyMessage::read(&[&frame[4..], b"x"].concat()).is_err(), "{message:?}");
             for length in 0..frame.len() - 4 {
-                assert!(Message::read(&frame[4..4 + length]).is_err(), "{message:?} {length}");
+                assert!(CopyMessage::read(&frame[4..4 + length]).is_err(), "{message:?} {length}");
             }
         }
     }
@@ -569,41 +577,44 @@ mod tests {
     #[test]
     fn a_block_is_framed_alike_by_both_writers() {
         let header = header();
-        let frame = [&header.frame(7)[..], b"content"].concat();
-        assert_eq!(Message::Data { header, content: b"content" }.frame(), frame);
-        assert_eq!(Head::read(&Head::Block(header, 7).bytes()), Some(Head::Block(header, 7)));
+        let frame = [&header.frame_bytes(7)[..], b"content"].concat();
+        assert_eq!(CopyMessage::Data { header, content: b"content" }.to_frame(), frame);
+        assert_eq!(DataHead::from_reader(&DataHead::Block(header, 7).to_bytes()), Some(DataHead::Block(header, 7)));
         let long = vec![0; MAX_FRAME + 1];
-        assert!(Message::read(&[&[DATA][..], &long[1..]].concat()).is_err());
+        assert!(CopyMessage::read(&[&[DATA][..], &long[1..]].concat()).is_err());
     }
 
     #[test]
     fn a_head_with_any_flipped_bit_is_none() {
         let header = header();
-        for head in [Head::Stream(3), Head::Block(header, BLOCK), Head::End] {
-            let bytes = head.bytes();
-            assert_eq!(Head::read(&bytes), Some(head));
+        for head in [DataHead::Stream(3), DataHead::Block(header, BLOCK), DataHead::End] {
+            let bytes = head.to_bytes();
+            assert_eq!(DataHead::from_reader(&bytes), Some(head));
             for bit in 0..8 * DATA_HEADER {
                 let mut flipped = bytes;
                 flipped[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(Head::read(&flipped), None, "{head:?} {bit}");
-                assert!(bit < 40 || Message::read(&flipped[4..]).is_err(), "{head:?} {bit}");
+                assert_eq!(DataHead::from_reader(&flipped), None, "{head:?} {bit}");
+                assert!(bit < 40 || CopyMessage::read(&flipped[4..]).is_err(), "{head:?} {bit}");
             }
         }
-        assert_eq!(Head::read(&header.frame(BLOCK + 1)), None);
+        assert_eq!(DataHead::from_reader(&header.frame_bytes(BLOCK + 1)), None);
     }
 
     #[test]
     fn an_entry_that_leads_outside_is_no_message() {
-        let good = Message::Deleted { path: path("aa/bb") }.frame();
+        let good = CopyMessage::Deleted { path: path("aa/bb") }.to_frame();
         let bad: Vec<u8> = good.iter().map(|byte| if *byte == b'a' { b'.' } else { *byte }).collect();
-        assert!(Message::read(&bad[4..]).unwrap_err().to_string().contains("leads outside"));
+        assert!(CopyMessage::read(&bad[4..]).unwrap_err().to_string().contains("leads outside"));
     }
 
     #[test]
     fn bits_that_let_a_program_run_as_another_user_are_dropped() {
         let kind = EntryKind::Folder { mode: 0o7777, modified: ModificationTime::default() };
-        let frame = Message::Entry(Entry { path: path("a"), kind, attributes: Attributes::default() }).frame();
-        let Ok(Message::Entry(Entry { kind: EntryKind::Folder { mode, .. }, .. })) = Message::read(&frame[4..]) else {
+        let frame = CopyMessage::Entry(TreeEntry { path: path("a"), kind, attributes: ExtendedAttributes::default() })
+            .to_frame();
+        let Ok(CopyMessage::Entry(TreeEntry { kind: EntryKind::Folder { mode, .. }, .. })) =
+            CopyMessage::read(&frame[4..])
+        else {
             panic!("it is an entry");
         };
         assert_eq!(mode, 0o777);
@@ -611,17 +622,17 @@ mod tests {
 
     #[test]
     fn a_sentence_of_the_other_end_has_no_control_characters() {
-        let frame = Message::Note { text: "a\x1b]0;b\n".to_owned() }.frame();
-        let Ok(Message::Note { text }) = Message::read(&frame[4..]) else { panic!("it is a note") };
+        let frame = CopyMessage::Note { text: "a\x1b]0;b\n".to_owned() }.to_frame();
+        let Ok(CopyMessage::Note { text }) = CopyMessage::read(&frame[4..]) else { panic!("it is a note") };
         assert!(!text.contains(char::is_control), "{text}");
-        let long = Message::Note { text: "é".repeat(5000) }.frame();
-        assert!(long.len() < MAX_SENTENCE + 16 && Message::read(&long[4..]).is_ok());
+        let long = CopyMessage::Note { text: "é".repeat(5000) }.to_frame();
+        assert!(long.len() < MAX_SENTENCE + 16 && CopyMessage::read(&long[4..]).is_ok());
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0_u8..24) {
-            let _ = Message::read(&[&[kind][..], &bytes].concat());
+            let _ = CopyMessage::read(&[&[kind][..], &bytes].concat());
         }
     }
 }

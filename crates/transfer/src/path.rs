@@ -53,7 +53,7 @@ impl EntryPath {
         if bytes.len() > MAX_PATH {
             return Err(PathError::TooLong);
         }
-        bytes.split(|byte| *byte == b'/').try_for_each(check)?;
+        bytes.split(|byte| *byte == b'/').try_for_each(check_name)?;
         Ok(Self(bytes))
     }
 
@@ -61,7 +61,7 @@ impl EntryPath {
     ///
     /// # Errors
     /// Fails as [`EntryPath::new`] does.
-    pub fn join(&self, name: &[u8]) -> Result<Self, PathError> {
+    pub fn join_name(&self, name: &[u8]) -> Result<Self, PathError> {
         Self::new([&self.0, &b"/"[..], name].concat())
     }
 
@@ -71,18 +71,18 @@ impl EntryPath {
     }
 
     /// Returns the path of its folder, without the last name; `None` at the top.
-    pub fn folder(&self) -> Option<&[u8]> {
+    pub fn parent_path(&self) -> Option<&[u8]> {
         let slash = self.0.iter().rposition(|byte| *byte == b'/')?;
         Some(&self.0[..slash])
     }
 
     /// Returns the last name.
-    pub fn name(&self) -> &[u8] {
+    pub fn last_name(&self) -> &[u8] {
         self.0.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
     }
 
     /// Returns the first name.
-    pub fn top(&self) -> &[u8] {
+    pub fn first_name(&self) -> &[u8] {
         self.0.split(|byte| *byte == b'/').next().unwrap_or_default()
     }
 
@@ -90,7 +90,7 @@ impl EntryPath {
     /// complete, or of its journal. Each `user` of the system has names of its own, and so may write to no file of
     /// another one.
     pub fn working_name(&self, journal: bool, user: u32) -> Vec<u8> {
-        let name = self.name();
+        let name = self.last_name();
         let hash = blake3::hash(&[name, &user.to_le_bytes()].concat()).to_hex();
         let end = RESERVED[usize::from(journal)];
         [b".", &name[..name.len().min(KEPT)], b".", &hash.as_bytes()[..HASH], end].concat()
@@ -109,7 +109,7 @@ impl fmt::Display for EntryPath {
     }
 }
 
-fn check(name: &[u8]) -> Result<(), PathError> {
+fn check_name(name: &[u8]) -> Result<(), PathError> {
     match name {
         [] => Err(PathError::EmptyName),
         b"." | b".." => Err(PathError::Outside),
@@ -167,10 +167,13 @@ mod tests {
     #[test]
     fn the_parts_of_a_path() {
         let path = EntryPath::new(*b"a/b/c").unwrap();
-        assert_eq!((path.folder(), path.name(), path.top()), (Some(&b"a/b"[..]), &b"c"[..], &b"a"[..]));
-        assert_eq!(EntryPath::new(*b"a").unwrap().folder(), None);
-        assert_eq!(path.join(b"d").unwrap().as_bytes(), b"a/b/c/d");
-        assert_eq!(path.join(b"..").unwrap_err(), PathError::Outside);
+        assert_eq!(
+            (path.parent_path(), path.last_name(), path.first_name()),
+            (Some(&b"a/b"[..]), &b"c"[..], &b"a"[..])
+        );
+        assert_eq!(EntryPath::new(*b"a").unwrap().parent_path(), None);
+        assert_eq!(path.join_name(b"d").unwrap().as_bytes(), b"a/b/c/d");
+        assert_eq!(path.join_name(b"..").unwrap_err(), PathError::Outside);
     }
 
     #[test]
@@ -190,7 +193,7 @@ mod tests {
                 for journal in [false, true] {
                     let working = path.working_name(journal, 1000);
                     prop_assert!(working.len() <= MAX_NAME && working != path.working_name(journal, 0));
-                    let whole = Some(path.name()).filter(|name| name.len() < KEPT);
+                    let whole = Some(path.last_name()).filter(|name| name.len() < KEPT);
                     prop_assert_eq!(EntryPath::name_of_working(&working), whole);
                     prop_assert_eq!(EntryPath::new(working), Err(PathError::Reserved));
                 }

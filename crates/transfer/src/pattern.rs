@@ -10,7 +10,7 @@ use crate::EntryPath;
 /// Gonnet 1992, "A New Approach to Text Searching"): the time for a path is that of its bytes, times a 64th of those
 /// of all patterns, whatever these are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Excludes {
+pub struct ExcludePatterns {
     /// For each byte, the places whose element fits it: a path that has come so far goes on to the next place.
     fitting: Vec<Places>,
     /// Places that a path may stay at for any byte, and for any but `/`: those before `**`, and before `*`.
@@ -32,13 +32,13 @@ type Places = Vec<u64>;
 
 /// The places of a path at which a pattern may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Beginning {
+enum PatternAnchor {
     Top,
     AnyFolder,
     Name,
 }
 
-impl Excludes {
+impl ExcludePatterns {
     /// Returns these patterns; none is an error.
     pub fn new<'p>(patterns: impl IntoIterator<Item = &'p [u8]>) -> Self {
         let patterns: Vec<&[u8]> = patterns.into_iter().filter(|text| !text.is_empty()).collect();
@@ -49,11 +49,11 @@ impl Excludes {
             let folders_only = text.len() > 1 && text.ends_with(b"/");
             let text = if folders_only { &text[..text.len() - 1] } else { text };
             let (beginning, glob) = match text.strip_prefix(b"/") {
-                Some(anchored) => (Beginning::Top, anchored),
-                None if text.contains(&b'/') => (Beginning::AnyFolder, text),
-                None => (Beginning::Name, text),
+                Some(anchored) => (PatternAnchor::Top, anchored),
+                None if text.contains(&b'/') => (PatternAnchor::AnyFolder, text),
+                None => (PatternAnchor::Name, text),
             };
-            place = excludes.add(place, glob, beginning, folders_only);
+            place = excludes.add_pattern(place, glob, beginning, folders_only);
         }
         excludes
     }
@@ -74,31 +74,31 @@ impl Excludes {
     }
 
     /// Adds a pattern from this place on, and returns the first place behind it.
-    fn add(&mut self, first: usize, glob: &[u8], beginning: Beginning, folders_only: bool) -> usize {
+    fn add_pattern(&mut self, first: usize, glob: &[u8], beginning: PatternAnchor, folders_only: bool) -> usize {
         let begins = match beginning {
-            Beginning::Top => &mut self.tops,
-            Beginning::AnyFolder => &mut self.folders,
-            Beginning::Name => &mut self.names,
+            PatternAnchor::Top => &mut self.tops,
+            PatternAnchor::AnyFolder => &mut self.folders,
+            PatternAnchor::Name => &mut self.names,
         };
-        insert(begins, first);
+        insert_state(begins, first);
         let (mut place, mut rest) = (first, glob);
         let last_close = glob.iter().rposition(|byte| *byte == b']').unwrap_or_default();
         while !rest.is_empty() {
             if rest[0] == b'*' {
                 let is_anywhere = rest.starts_with(b"**");
-                insert(if is_anywhere { &mut self.staying_anywhere } else { &mut self.staying_in_name }, place);
+                insert_state(if is_anywhere { &mut self.staying_anywhere } else { &mut self.staying_in_name }, place);
                 rest = &rest[1 + usize::from(is_anywhere)..];
                 continue;
             }
-            let (element, length) = Element::first(rest, glob.len() - rest.len() < last_close);
-            let fitting = (0..=u8::MAX).zip(&mut self.fitting).filter(|(byte, _)| element.fits(*byte));
-            fitting.for_each(|(_, places)| insert(places, place));
+            let (element, length) = PatternElement::parse_first(rest, glob.len() - rest.len() < last_close);
+            let fitting = (0..=u8::MAX).zip(&mut self.fitting).filter(|(byte, _)| element.fits_byte(*byte));
+            fitting.for_each(|(_, places)| insert_state(places, place));
             place += 1;
             rest = &rest[length..];
         }
-        insert(if folders_only { &mut self.ends_of_folders } else { &mut self.ends }, place);
-        if beginning == Beginning::Name {
-            (first..=place).for_each(|place| insert(&mut self.of_names, place));
+        insert_state(if folders_only { &mut self.ends_of_folders } else { &mut self.ends }, place);
+        if beginning == PatternAnchor::Name {
+            (first..=place).for_each(|place| insert_state(&mut self.of_names, place));
         }
         place + 1
     }
@@ -109,16 +109,16 @@ impl Excludes {
     }
 
     /// Returns true if one of the patterns fits `path`, which is a folder or not.
-    pub fn exclude(&self, path: &EntryPath, is_folder: bool) -> bool {
-        !self.is_empty() && self.fit(path.as_bytes(), is_folder)
+    pub fn excludes_path(&self, path: &EntryPath, is_folder: bool) -> bool {
+        !self.is_empty() && self.fits_path(path.as_bytes(), is_folder)
     }
 
-    fn fit(&self, path: &[u8], is_folder: bool) -> bool {
+    fn fits_path(&self, path: &[u8], is_folder: bool) -> bool {
         let any = |places: &[u64], of: &[u64]| places.iter().zip(of).any(|(one, other)| one & other != 0);
         let mut places = self.tops.clone();
         self.begin_name(&mut places);
         for byte in path {
-            self.step(&mut places, *byte);
+            self.advance_states(&mut places, *byte);
             if *byte == b'/' {
                 self.begin_name(&mut places);
             }
@@ -133,7 +133,7 @@ impl Excludes {
         }
     }
 
-    fn step(&self, places: &mut [u64], byte: u8) {
+    fn advance_states(&self, places: &mut [u64], byte: u8) {
         let (fitting, mut carried) = (&self.fitting[usize::from(byte)], 0);
         for (word, places) in places.iter_mut().enumerate() {
             let in_name = if byte == b'/' { 0 } else { self.staying_in_name[word] };
@@ -144,22 +144,22 @@ impl Excludes {
     }
 }
 
-fn insert(places: &mut Places, place: usize) {
+fn insert_state(places: &mut Places, place: usize) {
     places[place / 64] |= 1 << (place % 64);
 }
 
 /// An element of a pattern that stands for one byte.
 #[derive(Debug, Clone, Copy)]
-enum Element<'g> {
+enum PatternElement<'g> {
     Literal(u8),
     AnyOfName,
     Class(&'g [u8]),
 }
 
-impl<'g> Element<'g> {
+impl<'g> PatternElement<'g> {
     /// Returns the first element of what is left of a pattern, which is not empty, and its length. A class is one only
     /// if one `may_close`.
-    fn first(glob: &'g [u8], may_close: bool) -> (Self, usize) {
+    fn parse_first(glob: &'g [u8], may_close: bool) -> (Self, usize) {
         match glob {
             [b'?', ..] => (Self::AnyOfName, 1),
             [b'\\', escaped, ..] => (Self::Literal(*escaped), 2),
@@ -171,7 +171,7 @@ impl<'g> Element<'g> {
         }
     }
 
-    fn fits(self, byte: u8) -> bool {
+    fn fits_byte(self, byte: u8) -> bool {
         match self {
             Self::Literal(literal) => literal == byte,
             Self::AnyOfName => byte != b'/',
@@ -202,15 +202,15 @@ mod tests {
 
     /// Returns true if `glob` fits all of `text` or, with `anywhere`, what follows one of its slashes.
     fn fits(glob: &[u8], text: &[u8], anywhere: bool) -> bool {
-        let mut excludes = Excludes::with_words((glob.len() + 1).div_ceil(64));
-        excludes.add(0, glob, if anywhere { Beginning::AnyFolder } else { Beginning::Top }, false);
-        excludes.fit(text, false)
+        let mut excludes = ExcludePatterns::with_words((glob.len() + 1).div_ceil(64));
+        excludes.add_pattern(0, glob, if anywhere { PatternAnchor::AnyFolder } else { PatternAnchor::Top }, false);
+        excludes.fits_path(text, false)
     }
 
     fn excludes(pattern: &str, path: &str) -> bool {
         let folder = path.ends_with('/');
         let path = EntryPath::new(path.trim_end_matches('/')).unwrap();
-        Excludes::new([pattern.as_bytes()]).exclude(&path, folder)
+        ExcludePatterns::new([pattern.as_bytes()]).excludes_path(&path, folder)
     }
 
     #[test]
@@ -258,24 +258,24 @@ mod tests {
     fn a_million_bytes_of_patterns_take_a_sixty_fourth_of_the_product_for_a_path() {
         let long = ["**/*".repeat(8000), "[a-z]*".repeat(5000), "?".repeat(30_000)];
         let patterns = long.iter().map(String::as_bytes).cycle().take(33).chain([&b"b"[..]]);
-        let excludes = Excludes::new(patterns);
+        let excludes = ExcludePatterns::new(patterns);
         let words = excludes.ends.len();
         assert!(words <= (1 << 20) / 64 && excludes.fitting.iter().all(|places| places.len() == words), "{words}");
         let [other, named] = ["a", "b"].map(|name| EntryPath::new("a/".repeat(2000) + name).unwrap());
-        assert!(!excludes.exclude(&other, false) && excludes.exclude(&named, false));
+        assert!(!excludes.excludes_path(&other, false) && excludes.excludes_path(&named, false));
     }
 
     #[test]
     fn patterns_next_to_each_other_do_not_run_into_each_other() {
         let patterns = ["ab", "/top", "x/y", "only/", "*.o", "c*"];
-        let together = Excludes::new(patterns.map(str::as_bytes));
+        let together = ExcludePatterns::new(patterns.map(str::as_bytes));
         for path in
             ["ab", "abt", "a", "b", "top", "a/top", "x/y", "z/x/y", "x/yo", "only", "only/z", "a.o", "b/c", "c/b"]
         {
             let alone = patterns.iter().any(|pattern| excludes(pattern, path));
-            assert_eq!(together.exclude(&EntryPath::new(path).unwrap(), false), alone, "{path}");
+            assert_eq!(together.excludes_path(&EntryPath::new(path).unwrap(), false), alone, "{path}");
         }
-        assert!(together.exclude(&EntryPath::new("only").unwrap(), true));
+        assert!(together.excludes_path(&EntryPath::new("only").unwrap(), true));
     }
 
     /// Matches a glob without a bound on the time.
@@ -289,8 +289,8 @@ mod tests {
             ([b'*', b'*', ..], _) => later(2, |_| true),
             ([b'*', ..], _) => later(1, |byte| byte != b'/'),
             (_, [byte, rest @ ..]) => {
-                let (element, length) = Element::first(glob, true);
-                element.fits(*byte) && fits_slowly(&glob[length..], rest)
+                let (element, length) = PatternElement::parse_first(glob, true);
+                element.fits_byte(*byte) && fits_slowly(&glob[length..], rest)
             }
             (_, []) => false,
         }

@@ -37,15 +37,15 @@ pub struct StreamsSample {
 
 /// Makes rounds of samples.
 #[derive(Debug)]
-pub(crate) struct Rounds {
+pub(crate) struct RoundTracker {
     base: VecDeque<(u64, Span)>,
     last: Span,
-    round: Option<Round>,
+    round: Option<OpenRound>,
 }
 
 /// A round as it began, and its round-trip times up to now.
 #[derive(Debug)]
-struct Round {
+struct OpenRound {
     began: Time,
     acknowledged: ByteCount,
     retransmitted: SegCount,
@@ -55,7 +55,7 @@ struct Round {
 
 /// A round that is over.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct FinishedRound {
     pub(crate) length: Span,
     /// The least and the largest round-trip time.
     pub(crate) rtt: Span,
@@ -68,7 +68,7 @@ pub(crate) struct Seen {
     pub(crate) mss: f64,
 }
 
-impl Rounds {
+impl RoundTracker {
     /// Returns the rounds over a path of this round-trip time.
     pub(crate) fn new(rtt: Span) -> Self {
         let rtt = rtt.max(MIN_RTT);
@@ -76,35 +76,35 @@ impl Rounds {
     }
 
     /// The last round-trip time.
-    pub(crate) const fn rtt(&self) -> Span {
+    pub(crate) const fn last_rtt(&self) -> Span {
         self.last
     }
 
     /// Returns the least round-trip time of the last periods.
-    pub(crate) fn base(&self) -> Span {
+    pub(crate) fn base_rtt(&self) -> Span {
         self.base.iter().map(|(_, least)| *least).min().unwrap_or(MIN_RTT)
     }
 
     /// Returns the delay that the queue of a transfer may add.
-    pub(crate) fn target(&self) -> Span {
-        self.base().scaled(TARGET).clamp(TARGETS.0, TARGETS.1)
+    pub(crate) fn target_delay(&self) -> Span {
+        self.base_rtt().scale_by(TARGET).clamp(TARGETS.0, TARGETS.1)
     }
 
     /// Takes a sample. Returns a round if it ends one.
-    pub(crate) fn follow(&mut self, at: Time, sample: &StreamsSample) -> Option<Seen> {
+    pub(crate) fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> Option<FinishedRound> {
         let rtt = sample.rtt.map(|rtt| rtt.max(MIN_RTT));
         if let Some(rtt) = rtt {
             self.last = rtt;
-            self.add(at, rtt);
+            self.add_base_rtt(at, rtt);
         }
-        let round = self.round.get_or_insert(Round::begin(at, sample));
+        let round = self.round.get_or_insert(OpenRound::from_sample(at, sample));
         if let Some(rtt) = rtt {
             round.least = Some(round.least.map_or(rtt, |least| least.min(rtt)));
             round.most = round.most.max(rtt);
         }
-        let length = at.since(round.began);
+        let length = at.duration_since(round.began);
         let least = round.least.filter(|_| length >= self.last.max(MIN_ROUND))?;
-        let seen = Seen {
+        let seen = FinishedRound {
             length,
             rtt: least,
             most: round.most,
@@ -112,11 +112,11 @@ impl Rounds {
             lost: sample.retransmitted > round.retransmitted,
             mss: sample.mss.as_f64(),
         };
-        self.round = Some(Round::begin(at, sample));
+        self.round = Some(OpenRound::from_sample(at, sample));
         Some(seen)
     }
 
-    fn add(&mut self, at: Time, rtt: Span) {
+    fn add_base_rtt(&mut self, at: Time, rtt: Span) {
         let period = at.as_nanos() / PERIOD.as_nanos();
         match self.base.back_mut() {
             Some((last, least)) if *last == period => *least = (*least).min(rtt),
@@ -126,8 +126,8 @@ impl Rounds {
     }
 }
 
-impl Round {
-    const fn begin(at: Time, sample: &StreamsSample) -> Self {
+impl OpenRound {
+    const fn from_sample(at: Time, sample: &StreamsSample) -> Self {
         let StreamsSample { acknowledged, retransmitted, .. } = *sample;
         Self { began: at, acknowledged, retransmitted, least: None, most: Span::ZERO }
     }
@@ -136,7 +136,7 @@ impl Round {
 /// Returns the mean round-trip time of the last acknowledgements, from the kernel's smoothed one before and behind
 /// them. That one remembers those before for eight acknowledgements, which is long where little is sent. `None` if
 /// there was none.
-pub fn unsmoothed(before: Span, behind: Span, acknowledgements: u64) -> Option<Span> {
+pub fn unsmoothed_rtt(before: Span, behind: Span, acknowledgements: u64) -> Option<Span> {
     let rest = (1.0 - SMOOTHING).powi(i32::try_from(acknowledgements).unwrap_or(i32::MAX));
     let change = (behind.as_secs_f64() - before.as_secs_f64()) / (1.0 - rest);
     (acknowledgements > 0).then(|| Span::from_secs_f64((before.as_secs_f64() + change).max(0.0)))
@@ -152,18 +152,18 @@ mod tests {
         for rtt in steps {
             let before = Span::from_secs_f64(smoothed);
             (0..3).for_each(|_| smoothed += (rtt - smoothed) / 8.0);
-            let found = unsmoothed(before, Span::from_secs_f64(smoothed), 3).unwrap();
+            let found = unsmoothed_rtt(before, Span::from_secs_f64(smoothed), 3).unwrap();
             assert!((found.as_secs_f64() - rtt).abs() < 1e-6, "{found}");
         }
-        assert_eq!(unsmoothed(Span::from_millis(1), Span::from_millis(2), 0), None);
-        assert_eq!(unsmoothed(Span::from_millis(100), Span::ZERO, 1), Some(Span::ZERO));
+        assert_eq!(unsmoothed_rtt(Span::from_millis(1), Span::from_millis(2), 0), None);
+        assert_eq!(unsmoothed_rtt(Span::from_millis(100), Span::ZERO, 1), Some(Span::ZERO));
         let long = Span::from_millis(7);
-        assert_eq!(unsmoothed(Span::from_millis(100), long, u64::MAX), Some(long));
+        assert_eq!(unsmoothed_rtt(Span::from_millis(100), long, u64::MAX), Some(long));
     }
 
     #[test]
     fn a_round_has_its_own_figures_and_the_base_is_forgotten_after_minutes() {
-        let mut rounds = Rounds::new(Span::from_millis(40));
+        let mut rounds = RoundTracker::new(Span::from_millis(40));
         let mut follow = |millis: u64, rtt| {
             let sample = StreamsSample {
                 acknowledged: ByteCount::new(millis * 1000),
@@ -171,8 +171,8 @@ mod tests {
                 rtt: Some(Span::from_millis(rtt)),
                 mss: ByteCount::new(1448),
             };
-            let seen = rounds.follow(Time::from_nanos(millis * 1_000_000), &sample);
-            (seen, rounds.base())
+            let seen = rounds.add_sample(Time::from_nanos(millis * 1_000_000), &sample);
+            (seen, rounds.base_rtt())
         };
         assert!(follow(0, 60).0.is_none() && follow(50, 70).0.is_none());
         let (seen, base) = follow(100, 65);

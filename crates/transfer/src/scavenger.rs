@@ -9,7 +9,7 @@
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
-use crate::rounds::{MIN_ROUND, Rounds, Seen, StreamsSample};
+use crate::rounds::{FinishedRound, MIN_ROUND, RoundTracker, StreamsSample};
 
 /// Segments that cross in each [`MIN_ROUND`] while others load the path: without any, this end
 /// would not see that they stop.
@@ -60,11 +60,11 @@ const DRAINED: f64 = 1.5;
 
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.
 #[derive(Debug)]
-pub struct Scavenger {
-    phase: Phase,
+pub struct ScavengerControl {
+    phase: ScavengerPhase,
     /// Bytes that all connections together may have on their way.
     window: f64,
-    rounds: Rounds,
+    rounds: RoundTracker,
     base_seen: Time,
     /// Rounds in a row without a queue, with one of others, and with one above the target.
     quiet: u32,
@@ -86,19 +86,19 @@ pub struct Scavenger {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ScavengerPhase {
     Start,
     Steady,
     Yield,
 }
 
-impl Scavenger {
+impl ScavengerControl {
     /// Returns a scavenger for a path of this round-trip time and connections with segments of this payload.
     pub fn new(rtt: Span, mss: ByteCount) -> Self {
         Self {
-            phase: Phase::Start,
+            phase: ScavengerPhase::Start,
             window: SegCount::new(FIRST_SEGMENTS).of_size(mss).as_f64(),
-            rounds: Rounds::new(rtt),
+            rounds: RoundTracker::new(rtt),
             base_seen: Time::default(),
             quiet: 0,
             of_others: 0,
@@ -116,69 +116,69 @@ impl Scavenger {
     }
 
     /// Takes a sample. Returns the rate that all connections together may have until the next one.
-    pub fn follow(&mut self, at: Time, sample: &StreamsSample) -> BitRate {
-        let (base, target) = (self.rounds.base(), self.rounds.target());
-        let seen = self.rounds.follow(at, sample);
-        if base.saturating_sub(self.rounds.base()) > target.scaled(0.5) {
+    pub fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> BitRate {
+        let (base, target) = (self.rounds.base_rtt(), self.rounds.target_delay());
+        let seen = self.rounds.add_sample(at, sample);
+        if base.saturating_sub(self.rounds.base_rtt()) > target.scale_by(0.5) {
             // A part of what seemed to be the path was the queue of others, and that has gone.
             self.backoff = 1;
-            if self.phase != Phase::Yield {
-                self.enter(Phase::Start);
+            if self.phase != ScavengerPhase::Yield {
+                self.enter_phase(ScavengerPhase::Start);
             }
         }
         if let Some(seen) = seen {
             self.total += seen.length;
-            if self.phase == Phase::Yield {
+            if self.phase == ScavengerPhase::Yield {
                 self.yielding += seen.length;
             }
-            self.decide(at, &seen);
+            self.end_round(at, &seen);
         }
-        self.rate(sample.mss)
+        self.current_rate(sample.mss)
     }
 
     /// Returns the part of the time for which it sent next to nothing, because others loaded the path.
     pub fn gave_way(&self) -> Ratio {
-        Ratio::of(self.yielding.as_secs_f64(), self.total.as_secs_f64())
+        Ratio::from_quotient(self.yielding.as_secs_f64(), self.total.as_secs_f64())
     }
 
     /// Returns the window that the connections together must be able to reach soon, whatever they have lost before;
     /// `None` while it gives way.
-    pub fn window(&self) -> Option<ByteCount> {
-        (self.phase != Phase::Yield).then(|| ByteCount::from_f64(self.window))
+    pub fn reachable_window(&self) -> Option<ByteCount> {
+        (self.phase != ScavengerPhase::Yield).then(|| ByteCount::from_f64(self.window))
     }
 
-    fn rate(&self, mss: ByteCount) -> BitRate {
-        let rtt = self.rounds.rtt();
+    fn current_rate(&self, mss: ByteCount) -> BitRate {
+        let rtt = self.rounds.last_rtt();
         let least = MIN_SEGMENTS * mss.as_f64() / rtt.max(MIN_ROUND).as_secs_f64();
         let factor = if self.slowdown > 0 { self.factor } else { 1.0 };
-        let rate = (factor * self.window / self.damped(rtt)).max(least);
+        let rate = (factor * self.window / self.damped_seconds(rtt)).max(least);
         BitRate::from_bps_f64(8.0 * rate)
     }
 
     /// Returns the queue of this round-trip time in multiples of the target.
     fn in_targets(&self, rtt: Span) -> f64 {
-        rtt.saturating_sub(self.rounds.base()).as_secs_f64() / self.rounds.target().as_secs_f64()
+        rtt.saturating_sub(self.rounds.base_rtt()).as_secs_f64() / self.rounds.target_delay().as_secs_f64()
     }
 
     /// Returns the longer of a round's queue and the newest, in multiples of the target. Over short paths the shortest
     /// round-trip time of a round is from before the effect of the last growth.
-    fn recent(&self, seen: &Seen) -> f64 {
-        self.in_targets(seen.rtt.max(self.rounds.rtt()))
+    fn recent_delay(&self, seen: &FinishedRound) -> f64 {
+        self.in_targets(seen.rtt.max(self.rounds.last_rtt()))
     }
 
     /// Returns the seconds in which a window is sent at this round-trip time. What a rate does to the queue is seen a
     /// round-trip time and a sample later: over short paths the whole of a queue would make it swing.
-    fn damped(&self, rtt: Span) -> f64 {
-        let base = self.rounds.base();
+    fn damped_seconds(&self, rtt: Span) -> f64 {
+        let base = self.rounds.base_rtt();
         let part = base.as_secs_f64() / (base + MIN_ROUND).as_secs_f64();
-        (base + rtt.saturating_sub(base).scaled(part)).as_secs_f64()
+        (base + rtt.saturating_sub(base).scale_by(part)).as_secs_f64()
     }
 
-    fn decide(&mut self, at: Time, seen: &Seen) {
+    fn end_round(&mut self, at: Time, seen: &FinishedRound) {
         let delay = self.in_targets(seen.rtt);
         self.settled += 1;
         self.above = if delay > 1.0 { self.above + 1 } else { 0 };
-        self.quiet = if !seen.lost && self.recent(seen) <= 0.5 { self.quiet + 1 } else { 0 };
+        self.quiet = if !seen.lost && self.recent_delay(seen) <= 0.5 { self.quiet + 1 } else { 0 };
         self.of_others = if delay > QUEUE_OF_OTHERS { self.of_others + 1 } else { 0 };
         if let Some(rtt) = self.suspected.take_if(|_| delay <= QUEUE_OF_OTHERS) {
             self.fit_target(rtt);
@@ -188,16 +188,16 @@ impl Scavenger {
         }
         self.slowdown = self.slowdown.saturating_sub(1);
         match self.phase {
-            Phase::Start => self.start(seen),
-            Phase::Steady => self.stay(at, seen, delay),
-            Phase::Yield => self.give_way(seen, delay),
+            ScavengerPhase::Start => self.continue_start(seen),
+            ScavengerPhase::Steady => self.continue_steady(at, seen, delay),
+            ScavengerPhase::Yield => self.give_way(seen, delay),
         }
         let least = MIN_SEGMENTS * seen.mss * (seen.rtt.as_secs_f64() / MIN_ROUND.as_secs_f64()).min(1.0);
         self.window = self.window.max(least);
     }
 
-    fn start(&mut self, seen: &Seen) {
-        if !seen.lost && self.recent(seen) <= GROWTH_HALVES {
+    fn continue_start(&mut self, seen: &FinishedRound) {
+        if !seen.lost && self.recent_delay(seen) <= GROWTH_HALVES {
             self.delayed = 0;
             // No faster than what was sent arrives: there may be nothing more to send.
             let most = self.window.max(2.0 * seen.delivered * seen.rtt.as_secs_f64());
@@ -208,42 +208,43 @@ impl Scavenger {
         self.delayed += 1;
         if self.delayed == 1 {
             self.halvings += 1;
-            let arrives = seen.delivered * self.damped(self.rounds.base() + self.rounds.target().scaled(0.5));
+            let arrives =
+                seen.delivered * self.damped_seconds(self.rounds.base_rtt() + self.rounds.target_delay().scale_by(0.5));
             self.window = arrives.min(self.window);
         }
         if seen.lost || self.delayed == ROUNDS_OF_QUEUE || self.halvings == HALVINGS {
-            self.enter(Phase::Steady);
-            self.drain(seen);
+            self.enter_phase(ScavengerPhase::Steady);
+            self.drain_queue(seen);
         }
     }
 
-    fn stay(&mut self, at: Time, seen: &Seen, delay: f64) {
+    fn continue_steady(&mut self, at: Time, seen: &FinishedRound, delay: f64) {
         let has_settled = self.settled > ROUNDS_TO_SETTLE;
         if has_settled && self.of_others >= ROUNDS_OF_OTHERS {
             self.meet_others(seen);
         } else if seen.lost && has_settled {
             self.window /= 2.0;
-            self.enter(Phase::Steady);
+            self.enter_phase(ScavengerPhase::Steady);
         } else if delay > 1.0 && has_settled {
-            self.decrease(seen);
+            self.decrease_window(seen);
         } else if delay <= 1.0 && self.slowdown == 0 {
             self.grow_gently(at, seen);
         }
     }
 
     /// Suspects the queue of others, and gives way to it if it is still there once its own would have drained.
-    fn meet_others(&mut self, seen: &Seen) {
+    fn meet_others(&mut self, seen: &FinishedRound) {
         if self.suspected.is_none() {
             (self.suspected, self.of_others) = (Some(seen.rtt), 0);
-            return self.drain(seen);
+            return self.drain_queue(seen);
         }
         self.backoff = if self.settled < LASTING { (2 * self.backoff).min(MAX_BACKOFF) } else { 1 };
         self.window /= 2.0;
-        self.enter(Phase::Yield);
+        self.enter_phase(ScavengerPhase::Yield);
     }
 
     /// Takes away what makes its own queue longer than the target.
-    fn decrease(&mut self, seen: &Seen) {
+    fn decrease_window(&mut self, seen: &FinishedRound) {
         if self.above >= ROUNDS_TO_DECREASE {
             self.fit_target(seen.rtt);
         }
@@ -252,12 +253,13 @@ impl Scavenger {
     /// Makes the window so small that its queue is the target, where it makes one of this round-trip time.
     fn fit_target(&mut self, rtt: Span) {
         self.above = 0;
-        self.window *= self.damped(self.rounds.base() + self.rounds.target()) / self.damped(rtt);
+        self.window *=
+            self.damped_seconds(self.rounds.base_rtt() + self.rounds.target_delay()) / self.damped_seconds(rtt);
     }
 
     /// Sends so much less that a queue of its own is gone soon.
-    fn drain(&mut self, seen: &Seen) {
-        let queue = seen.rtt.saturating_sub(self.rounds.base());
+    fn drain_queue(&mut self, seen: &FinishedRound) {
+        let queue = seen.rtt.saturating_sub(self.rounds.base_rtt());
         self.slow_down(1.0 - DRAINED * queue.as_secs_f64() / seen.length.as_secs_f64());
     }
 
@@ -266,27 +268,27 @@ impl Scavenger {
         (self.slowdown, self.factor) = (SLOWDOWN_ROUNDS, factor.max(SLOWDOWN));
     }
 
-    fn grow_gently(&mut self, at: Time, seen: &Seen) {
+    fn grow_gently(&mut self, at: Time, seen: &FinishedRound) {
         if seen.delivered * seen.rtt.as_secs_f64() > 0.7 * self.window {
             let growth = (GENTLE_GROWTH * (f64::from(self.quiet) / QUIET_DOUBLING).exp2()).min(GROWTH);
-            self.window += (growth * self.window).max(seen.mss) * (1.0 - self.recent(seen)).max(0.0);
+            self.window += (growth * self.window).max(seen.mss) * (1.0 - self.recent_delay(seen)).max(0.0);
         }
-        if at.since(self.base_seen) >= SLOWDOWN_INTERVAL {
+        if at.duration_since(self.base_seen) >= SLOWDOWN_INTERVAL {
             self.base_seen = at;
             self.slow_down(SLOWDOWN);
         }
     }
 
-    fn give_way(&mut self, seen: &Seen, delay: f64) {
+    fn give_way(&mut self, seen: &FinishedRound, delay: f64) {
         if seen.lost || delay > 0.5 {
             self.window /= 2.0;
         }
         if self.quiet >= QUIET_AFTER_YIELD * self.backoff {
-            self.enter(Phase::Start);
+            self.enter_phase(ScavengerPhase::Start);
         }
     }
 
-    fn enter(&mut self, phase: Phase) {
+    fn enter_phase(&mut self, phase: ScavengerPhase) {
         (self.phase, self.settled, self.quiet, self.of_others) = (phase, 0, 0, 0);
         (self.halvings, self.delayed, self.suspected) = (0, 0, None);
     }
@@ -299,13 +301,13 @@ mod tests {
 
     /// A scavenger on a link, and the rate that it has decided last.
     struct Sender {
-        scavenger: Scavenger,
+        scavenger: ScavengerControl,
         rate: f64,
     }
 
     impl Sender {
         fn on(link: &Link) -> Self {
-            let scavenger = Scavenger::new(Span::from_secs_f64(link.rtt()), ByteCount::from_f64(MSS));
+            let scavenger = ScavengerControl::new(Span::from_secs_f64(link.rtt()), ByteCount::from_f64(MSS));
             Self { rate: 10.0 * MSS / link.rtt(), scavenger }
         }
 
@@ -313,7 +315,7 @@ mod tests {
         fn run(&mut self, link: &mut Link, seconds: f64) -> f64 {
             link.run(seconds, |link, sample, _| {
                 if let Some(sample) = sample {
-                    self.rate = self.scavenger.follow(link.time(), &sample).as_f64() / 8.0;
+                    self.rate = self.scavenger.add_sample(link.time(), &sample).as_f64() / 8.0;
                 }
                 self.rate
             })
@@ -399,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_transfer_with_nothing_to_send_does_not_grow() {
-        let mut scavenger = Scavenger::new(Span::from_millis(50), ByteCount::new(1448));
+        let mut scavenger = ScavengerControl::new(Span::from_millis(50), ByteCount::new(1448));
         let mut rate = BitRate::ZERO;
         for tick in 1..400 {
             let sample = StreamsSample {
@@ -408,7 +410,7 @@ mod tests {
                 rtt: Some(Span::from_millis(50)),
                 mss: ByteCount::new(1448),
             };
-            rate = scavenger.follow(Time::from_nanos(tick * 50_000_000), &sample);
+            rate = scavenger.add_sample(Time::from_nanos(tick * 50_000_000), &sample);
         }
         assert!(rate < BitRate::from_mbps(4), "{rate}");
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::parse::{Grammar, ParseError, significant};
+use crate::parse::{ParseError, QuantityGrammar, format_significant};
 
 /// A number of whole bytes. Text is binary where the letter stands alone or with `i` (`64K`, `64KiB` are 65 536), and
 /// decimal where `B` follows at once (`64KB` is 64 000).
@@ -21,7 +21,7 @@ pub struct ByteCount(u64);
 #[schemars(description = "Segments.")]
 pub struct SegCount(u64);
 
-const GRAMMAR: Grammar = Grammar { quantity: "a size", example: "64KiB, 4M or 1460" };
+const GRAMMAR: QuantityGrammar = QuantityGrammar { quantity: "a size", example: "64KiB, 4M or 1460" };
 
 impl ByteCount {
     /// Nothing.
@@ -65,7 +65,7 @@ impl ByteCount {
 
     /// This size multiplied by `factor`, to the nearest byte.
     #[must_use]
-    pub fn scaled(self, factor: f64) -> Self {
+    pub fn scale_by(self, factor: f64) -> Self {
         Self::from_f64(self.as_f64() * factor)
     }
 }
@@ -136,7 +136,7 @@ macro_rules! countable {
 }
 countable!(ByteCount, SegCount);
 
-fn factor(unit: &str) -> Option<f64> {
+fn unit_factor(unit: &str) -> Option<f64> {
     const KIB: f64 = 1024.0;
     Some(match unit {
         "" | "B" | "b" => 1.0,
@@ -156,7 +156,7 @@ impl FromStr for ByteCount {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        GRAMMAR.read_whole(text, factor).map(Self)
+        GRAMMAR.read_whole(text, unit_factor).map(Self)
     }
 }
 
@@ -171,7 +171,7 @@ impl fmt::Display for ByteCount {
             value /= 1024.0;
             unit = larger;
         }
-        f.pad(&format!("{} {unit}", significant(value)))
+        f.pad(&format!("{} {unit}", format_significant(value)))
     }
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 ///
 /// # Errors
 /// The sentence of the type's own error.
-pub fn quantity<Q: FromStr<Err: Display>>(text: &str) -> Result<Q, String> {
+pub fn parse_quantity<Q: FromStr<Err: Display>>(text: &str) -> Result<Q, String> {
     text.parse().map_err(|error: Q::Err| error.to_string())
 }
 
@@ -15,6 +15,6 @@ pub fn quantity<Q: FromStr<Err: Display>>(text: &str) -> Result<Q, String> {
 ///
 /// # Errors
 /// `"text" is not what: requirement`.
-pub fn require<Q>(value: Q, valid: bool, text: &str, what: &str, requirement: &str) -> Result<Q, String> {
+pub fn require_valid<Q>(value: Q, valid: bool, text: &str, what: &str, requirement: &str) -> Result<Q, String> {
     if valid { Ok(value) } else { Err(format!("\"{text}\" is not {what}: {requirement}")) }
 }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::parse::{Grammar, ParseError, significant};
+use crate::parse::{ParseError, QuantityGrammar, format_significant};
 
 /// A distance in whole metres. Text has a unit: `8000km`, `500m`; it prints in kilometres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
@@ -12,7 +12,7 @@ use crate::parse::{Grammar, ParseError, significant};
 #[schemars(description = "Metres.")]
 pub struct Distance(u64);
 
-const GRAMMAR: Grammar = Grammar { quantity: "a distance", example: "8000km or 500m" };
+const GRAMMAR: QuantityGrammar = QuantityGrammar { quantity: "a distance", example: "8000km or 500m" };
 
 impl Distance {
     /// No way at all.
@@ -39,7 +39,7 @@ impl Distance {
     }
 }
 
-fn factor(unit: &str) -> Option<f64> {
+fn unit_factor(unit: &str) -> Option<f64> {
     Some(match unit {
         "m" => 1.0,
         "km" => 1e3,
@@ -51,13 +51,13 @@ impl FromStr for Distance {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        GRAMMAR.read_whole(text, factor).map(Self)
+        GRAMMAR.read_whole(text, unit_factor).map(Self)
     }
 }
 
 impl fmt::Display for Distance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} km", significant(self.as_km())))
+        f.pad(&format!("{} km", format_significant(self.as_km())))
     }
 }
 

@@ -30,12 +30,12 @@ mod ratio;
 mod span;
 
 pub use bytes::{ByteCount, SegCount};
-pub use checked::{quantity, require};
-pub use counted::counted;
+pub use checked::{parse_quantity, require_valid};
+pub use counted::count_noun;
 pub use distance::Distance;
 pub use median::{Midpoint, median};
 pub use parse::ParseError;
-pub use printable::{is_one_line, printable, printable_bytes, without_control_characters};
+pub use printable::{is_one_line, printable_bytes, printable_line, without_control_characters};
 pub use rate::BitRate;
 pub use ratio::Ratio;
 pub use span::{Span, Time};

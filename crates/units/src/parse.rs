@@ -13,30 +13,31 @@ pub struct ParseError {
 }
 
 /// A quantity's name in errors, and the example that errors show.
-pub(crate) struct Grammar {
+pub(crate) struct QuantityGrammar {
     pub(crate) quantity: &'static str,
     pub(crate) example: &'static str,
 }
 
-impl Grammar {
-    pub(crate) fn error(&self, text: &str, why: impl Into<String>) -> ParseError {
+impl QuantityGrammar {
+    pub(crate) fn parse_error(&self, text: &str, why: impl Into<String>) -> ParseError {
         ParseError { text: text.to_owned(), quantity: self.quantity, why: why.into(), example: self.example }
     }
 
     /// Splits `text` into a finite, non-negative number and the unit behind it, and multiplies by what `factor` knows
     /// of that unit.
-    pub(crate) fn read(&self, text: &str, factor: impl Fn(&str) -> Option<f64>) -> Result<f64, ParseError> {
+    pub(crate) fn read_value(&self, text: &str, factor: impl Fn(&str) -> Option<f64>) -> Result<f64, ParseError> {
         let trimmed = text.trim();
         let (digits, unit) = trimmed.split_at(number_length(trimmed));
         if digits.is_empty() {
-            return Err(self.error(text, "a number must come first"));
+            return Err(self.parse_error(text, "a number must come first"));
         }
-        let number: f64 = digits.parse().map_err(|_| self.error(text, format!("\"{digits}\" is not a number")))?;
+        let number: f64 =
+            digits.parse().map_err(|_| self.parse_error(text, format!("\"{digits}\" is not a number")))?;
         if !number.is_finite() {
-            return Err(self.error(text, "the number is too large"));
+            return Err(self.parse_error(text, "the number is too large"));
         }
         if digits.starts_with('-') {
-            return Err(self.error(text, "it must not be negative"));
+            return Err(self.parse_error(text, "it must not be negative"));
         }
         let unit = unit.trim();
         let factor = factor(unit).ok_or_else(|| {
@@ -45,17 +46,17 @@ impl Grammar {
             } else {
                 format!("its unit cannot be \"{unit}\"")
             };
-            self.error(text, why)
+            self.parse_error(text, why)
         })?;
         Ok(number * factor)
     }
 
-    /// As [`Grammar::read`], rounded to a whole number of the smallest unit.
+    /// As [`QuantityGrammar::read_value`], rounded to a whole number of the smallest unit.
     pub(crate) fn read_whole(&self, text: &str, factor: impl Fn(&str) -> Option<f64>) -> Result<u64, ParseError> {
-        let value = self.read(text, factor)?.round();
+        let value = self.read_value(text, factor)?.round();
         // 2^63: beyond it no link, file or clock of this field reaches, and sums cannot overflow below it.
         if value >= 9.2e18 {
-            return Err(self.error(text, "the number is too large"));
+            return Err(self.parse_error(text, "the number is too large"));
         }
         Ok(value as u64)
     }
@@ -84,7 +85,7 @@ fn number_length(text: &str) -> usize {
 }
 
 /// Four significant digits, without trailing zeros: `335.5`, `12`, `0.125`.
-pub(crate) fn significant(value: f64) -> String {
+pub(crate) fn format_significant(value: f64) -> String {
     let whole_digits = if value.abs() < 1.0 { 1 } else { (value.abs().log10().floor() as usize).saturating_add(1) };
     let text = format!("{value:.*}", 4_usize.saturating_sub(whole_digits));
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
@@ -119,7 +120,7 @@ mod tests {
         for (value, text) in
             [(335.544, "335.5"), (12.0, "12"), (0.125, "0.125"), (999.96, "1000"), (0.0, "0"), (2.8904, "2.89")]
         {
-            assert_eq!(significant(value), text);
+            assert_eq!(format_significant(value), text);
         }
     }
 

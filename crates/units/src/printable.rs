@@ -2,21 +2,21 @@ use std::str::Utf8Chunk;
 
 /// Returns text of somebody else in one line that commands no terminal: control characters, and those that change the
 /// direction of text or begin a line, are escaped.
-pub fn printable(text: &str) -> String {
-    text.chars().map(spelled).collect()
+pub fn printable_line(text: &str) -> String {
+    text.chars().map(escape_char).collect()
 }
 
-/// Returns bytes of somebody else, such as the name of a file, as [`printable`] text; those that are no UTF-8 are
+/// Returns bytes of somebody else, such as the name of a file, as [`printable_line`] text; those that are no UTF-8 are
 /// escaped, too.
 pub fn printable_bytes(bytes: &[u8]) -> String {
     let spell = |part: Utf8Chunk<'_>| {
         let invalid = part.invalid().iter().map(|byte| format!("\\x{byte:02x}"));
-        std::iter::once(printable(part.valid())).chain(invalid).collect::<String>()
+        std::iter::once(printable_line(part.valid())).chain(invalid).collect::<String>()
     };
     bytes.utf8_chunks().map(spell).collect()
 }
 
-fn spelled(c: char) -> String {
+fn escape_char(c: char) -> String {
     match c {
         c if c.is_control() => c.escape_debug().to_string(),
         c if changes_lines(c) => c.escape_unicode().to_string(),
@@ -46,14 +46,14 @@ mod tests {
 
     #[test]
     fn a_command_to_the_terminal_is_shown_and_letters_stay() {
-        assert_eq!(printable("\u{1b}[2Jssh\n"), "\\u{1b}[2Jssh\\n");
-        assert_eq!(printable("Zürich 5 µs"), "Zürich 5 µs");
+        assert_eq!(printable_line("\u{1b}[2Jssh\n"), "\\u{1b}[2Jssh\\n");
+        assert_eq!(printable_line("Zürich 5 µs"), "Zürich 5 µs");
     }
 
     #[test]
     fn what_turns_the_direction_of_text_is_shown() {
-        assert_eq!(printable("a\u{202e}gpj.sh \u{2066}\u{200f}א"), "a\\u{202e}gpj.sh \\u{2066}\\u{200f}א");
-        assert_eq!(printable("a\u{2028}b"), "a\\u{2028}b");
+        assert_eq!(printable_line("a\u{202e}gpj.sh \u{2066}\u{200f}א"), "a\\u{202e}gpj.sh \\u{2066}\\u{200f}א");
+        assert_eq!(printable_line("a\u{2028}b"), "a\\u{2028}b");
     }
 
     #[test]
@@ -63,7 +63,7 @@ mod tests {
         for turning in ['\u{061c}', '\u{200f}', '\u{202e}', '\u{2066}', '\u{2069}'] {
             let name = format!("a{turning}gpj.sh");
             assert_eq!(printable_bytes(name.as_bytes()), format!("a{}gpj.sh", turning.escape_unicode()));
-            assert_eq!(printable_bytes(name.as_bytes()), printable(&name));
+            assert_eq!(printable_bytes(name.as_bytes()), printable_line(&name));
         }
     }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::parse::{Grammar, ParseError, significant};
+use crate::parse::{ParseError, QuantityGrammar, format_significant};
 use crate::{ByteCount, Span};
 
 /// A rate in whole bits per second. Text is decimal: `100Mbit/s`, `1G`, `9.6k`.
@@ -14,7 +14,7 @@ use crate::{ByteCount, Span};
 #[schemars(description = "Bits per second.")]
 pub struct BitRate(u64);
 
-const GRAMMAR: Grammar = Grammar { quantity: "a rate", example: "100Mbit/s or 1G" };
+const GRAMMAR: QuantityGrammar = QuantityGrammar { quantity: "a rate", example: "100Mbit/s or 1G" };
 
 impl BitRate {
     /// No bits at all.
@@ -51,7 +51,7 @@ impl BitRate {
     }
 
     /// The rate at which `bytes` pass in `span`; zero for an empty span.
-    pub fn of(bytes: ByteCount, span: Span) -> Self {
+    pub fn from_bytes_in(bytes: ByteCount, span: Span) -> Self {
         if span == Span::ZERO {
             return Self::ZERO;
         }
@@ -80,7 +80,7 @@ impl BitRate {
 
     /// This rate multiplied by `factor`.
     #[must_use]
-    pub fn scaled(self, factor: f64) -> Self {
+    pub fn scale_by(self, factor: f64) -> Self {
         Self::from_bps_f64(self.as_f64() * factor)
     }
 
@@ -96,7 +96,7 @@ impl Sum for BitRate {
     }
 }
 
-fn factor(unit: &str) -> Option<f64> {
+fn unit_factor(unit: &str) -> Option<f64> {
     let prefix = ["bit/s", "bits/s", "bps", "b/s", "bit", ""].iter().find_map(|suffix| unit.strip_suffix(suffix))?;
     Some(match prefix {
         "" => 1.0,
@@ -115,7 +115,7 @@ impl FromStr for BitRate {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        GRAMMAR.read_whole(text, factor).map(Self)
+        GRAMMAR.read_whole(text, unit_factor).map(Self)
     }
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for BitRate {
             r if r >= 999.95 => (1e3, "kbit/s"),
             _ => (1.0, "bit/s"),
         };
-        f.pad(&format!("{} {unit}", significant(self.as_f64() / scale)))
+        f.pad(&format!("{} {unit}", format_significant(self.as_f64() / scale)))
     }
 }
 

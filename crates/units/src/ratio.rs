@@ -4,7 +4,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use crate::parse::{Grammar, ParseError, significant};
+use crate::parse::{ParseError, QuantityGrammar, format_significant};
 
 /// A finite share or factor, zero or larger: a loss probability, an efficiency, a part of the time. Text is a fraction
 /// (`1e-4`) or a percentage (`0.01%`).
@@ -13,7 +13,7 @@ use crate::parse::{Grammar, ParseError, significant};
 #[schemars(description = "A fraction: 0.01 is one percent.")]
 pub struct Ratio(f64);
 
-const GRAMMAR: Grammar = Grammar { quantity: "a ratio", example: "0.01% or 1e-4" };
+const GRAMMAR: QuantityGrammar = QuantityGrammar { quantity: "a ratio", example: "0.01% or 1e-4" };
 
 impl Ratio {
     /// Nothing of it.
@@ -27,7 +27,7 @@ impl Ratio {
     }
 
     /// `part` ÷ `whole`; zero where `whole` is zero.
-    pub fn of(part: f64, whole: f64) -> Self {
+    pub fn from_quotient(part: f64, whole: f64) -> Self {
         if whole == 0.0 { Self::ZERO } else { Self::new(part / whole) }
     }
 
@@ -37,7 +37,7 @@ impl Ratio {
     }
 
     /// As a percentage.
-    pub fn percent(self) -> f64 {
+    pub fn as_percent(self) -> f64 {
         self.0 * 100.0
     }
 }
@@ -51,18 +51,18 @@ impl FromStr for Ratio {
             "%" => Some(0.01),
             _ => None,
         };
-        GRAMMAR.read(text, factor).map(Self)
+        GRAMMAR.read_value(text, factor).map(Self)
     }
 }
 
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = self.percent();
+        let percent = self.as_percent();
         let text = match percent {
             // So small that zeros would have to be counted.
             p if p > 0.0 && p < 9.9e-5 => format!("{p:.1e} %"),
             p if p > 0.0 && p < 0.01 => format!("{} %", format!("{p:.5}").trim_end_matches('0')),
-            p => format!("{} %", significant(p)),
+            p => format!("{} %", format_significant(p)),
         };
         f.pad(&text)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::parse::{Grammar, ParseError, significant};
+use crate::parse::{ParseError, QuantityGrammar, format_significant};
 
 /// A length of time in whole nanoseconds. Text has a unit: `173ms`, `50us`, `10s`, `2min`; in JSON it is seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -18,7 +18,7 @@ pub struct Span(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
-const GRAMMAR: Grammar = Grammar { quantity: "a time", example: "173ms, 50us or 10s" };
+const GRAMMAR: QuantityGrammar = QuantityGrammar { quantity: "a time", example: "173ms, 50us or 10s" };
 
 impl Span {
     /// No time.
@@ -79,7 +79,7 @@ impl Span {
 
     /// This span multiplied by `factor`.
     #[must_use]
-    pub fn scaled(self, factor: f64) -> Self {
+    pub fn scale_by(self, factor: f64) -> Self {
         // As `round` does, which is a call on processors without SSE 4.1.
         let exact = self.0 as f64 * factor;
         let below = exact as u64;
@@ -102,13 +102,13 @@ impl Time {
     }
 
     /// Returns the time since `earlier`; zero if this is not after it.
-    pub const fn since(self, earlier: Self) -> Span {
+    pub const fn duration_since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 
     /// Returns the earlier of two deadlines. The last of all moments counts as none, which spares branches.
     #[inline]
-    pub fn earlier(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+    pub fn earlier_deadline(a: Option<Self>, b: Option<Self>) -> Option<Self> {
         const NEVER: Time = Time::from_nanos(u64::MAX);
         let earlier = a.unwrap_or(NEVER).min(b.unwrap_or(NEVER));
         (earlier < NEVER).then_some(earlier)
@@ -175,7 +175,7 @@ impl From<Span> for Duration {
     }
 }
 
-fn factor(unit: &str) -> Option<f64> {
+fn unit_factor(unit: &str) -> Option<f64> {
     Some(match unit {
         "ns" => 1.0,
         "us" | "µs" | "μs" => 1e3,
@@ -193,7 +193,7 @@ impl Span {
     /// # Errors
     /// Fails if the text is no time.
     pub fn with_usual_unit(text: &str, usual: &str) -> Result<Self, ParseError> {
-        GRAMMAR.read_whole(text, |unit| factor(if unit.is_empty() { usual } else { unit })).map(Self)
+        GRAMMAR.read_whole(text, |unit| unit_factor(if unit.is_empty() { usual } else { unit })).map(Self)
     }
 }
 
@@ -201,7 +201,7 @@ impl FromStr for Span {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        GRAMMAR.read_whole(text, factor).map(Self)
+        GRAMMAR.read_whole(text, unit_factor).map(Self)
     }
 }
 
@@ -215,7 +215,7 @@ impl fmt::Display for Span {
             0.0 => (1.0, "s"),
             _ => (1.0, "ns"),
         };
-        f.pad(&format!("{} {unit}", significant(nanos / scale)))
+        f.pad(&format!("{} {unit}", format_significant(nanos / scale)))
     }
 }
 

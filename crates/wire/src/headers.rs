@@ -11,7 +11,7 @@ pub(crate) enum IpVersion {
 
 /// The headers of an IP packet that carries a whole TCP segment, or a train of them, or the same of UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Headers {
+pub(crate) struct PacketHeaders {
     pub(crate) version: IpVersion,
     pub(crate) protocol: u8,
     /// Offset of the transport's header.
@@ -20,10 +20,10 @@ pub(crate) struct Headers {
     pub(crate) payload: usize,
 }
 
-impl Headers {
+impl PacketHeaders {
     /// Reads the headers at the front of `packet`. `None` for what is neither TCP nor UDP, or a fragment, or has IPv6
     /// extension headers, or is shorter than its headers say: such packets are carried as they are.
-    pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
+    pub(crate) fn parse_packet(packet: &[u8]) -> Option<Self> {
         let (version, protocol, transport) = ip_header(packet)?;
         let payload = match protocol {
             TCP => {

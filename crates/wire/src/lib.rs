@@ -2,12 +2,12 @@
 //!
 //! A device that speaks virtio's header does not give packets one by one: TCP and UDP hand it *trains*, up to 64 KiB of
 //! payload behind one header, which a network card would cut into segments (virtio 1.2, 5.1.6; `IFF_VNET_HDR` of TUN,
-//! `PACKET_VNET_HDR` of packet sockets). A [`Packet`] is such a train, or a single packet. It can be cut between its
+//! `PACKET_VNET_HDR` of packet sockets). A [`IpPacketTrain`] is such a train, or a single packet. It can be cut between its
 //! segments, and every part is again valid input for a device: lengths, sequence numbers, identifications, flags and
 //! checksums are those that the segments would have had on a wire.
 //!
 //! Checksums of the transport are usually not there yet: the device is asked to finish them, and the field holds only
-//! the sum over the pseudo header. Parts keep it so; [`Packet::complete`] does the device's work where the bytes
+//! the sum over the pseudo header. Parts keep it so; [`IpPacketTrain::complete_checksum`] does the device's work where the bytes
 //! themselves are wanted.
 
 mod captured;
@@ -21,10 +21,11 @@ mod syn_segment;
 mod virtio;
 
 pub use captured::{
-    Captured, LinkType, Pseudonyms, Segment, SegmentOptions, UnreadHeader, flags, is_known, read_captured, redact,
+    CapturedContent, CapturedSegment, LinkType, Pseudonyms, SegmentOptions, UnreadHeader, flags, is_known,
+    read_captured, redact_segment,
 };
-pub use malformed::Malformed;
-pub use packet::Packet;
+pub use malformed::MalformedPacket;
+pub use packet::IpPacketTrain;
 pub use pcap::{pcap_header, pcap_record};
 pub use syn_segment::SynSegment;
 pub use virtio::VIRTIO_HEADER;

@@ -17,7 +17,7 @@ pub(crate) const SYN: u8 = 0x02;
 const BLANKED: usize = 4;
 
 /// Each of `options`, from its kind to its end, up to the first that cannot be read.
-pub(crate) fn each(mut options: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn iter_options(mut options: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (option, rest) = options.split_at(first_length(options)?);
         options = rest;
@@ -38,7 +38,7 @@ pub(crate) fn first_length(options: &[u8]) -> Option<usize> {
 /// Returns true if an option was overwritten with padding on the way.
 pub(crate) fn are_blanked(options: &[u8]) -> bool {
     let mut now = 0;
-    each(options).any(|option| {
+    iter_options(options).any(|option| {
         now = if option[0] == NO_OPERATION { now + 1 } else { 0 };
         now >= BLANKED
     })

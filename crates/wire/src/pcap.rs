@@ -10,17 +10,17 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Returns the header of a file of packets of one link type, of which at most `snap_length` bytes are kept.
 pub fn pcap_header(link: LinkType, snap_length: u32) -> [u8; 24] {
-    bytes([NANOSECONDS, VERSION, 0, 0, snap_length, u32::from(link.0)])
+    words_to_bytes([NANOSECONDS, VERSION, 0, 0, snap_length, u32::from(link.0)])
 }
 
 /// Returns the header of a packet that passed at `at`, counted from 1970, of which `kept` of `length` bytes follow.
 pub fn pcap_record(at: Time, kept: u32, length: u32) -> [u8; 16] {
     let nanos = at.as_nanos();
     let seconds = u32::try_from(nanos / SECOND).unwrap_or(u32::MAX);
-    bytes([seconds, (nanos % SECOND) as u32, kept, length])
+    words_to_bytes([seconds, (nanos % SECOND) as u32, kept, length])
 }
 
-fn bytes<const WORDS: usize, const BYTES: usize>(words: [u32; WORDS]) -> [u8; BYTES] {
+fn words_to_bytes<const WORDS: usize, const BYTES: usize>(words: [u32; WORDS]) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     for (bytes, word) in bytes.chunks_exact_mut(4).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());

@@ -2,8 +2,8 @@
 
 use fullpipe_units::ByteCount;
 
-use crate::headers::{Headers, TCP};
-use crate::options::{MSS, SYN, WINDOW_SCALE, are_blanked, each};
+use crate::headers::{PacketHeaders, TCP};
+use crate::options::{MSS, SYN, WINDOW_SCALE, are_blanked, iter_options};
 
 /// The figures of a SYN or SYN-ACK that describe its sender and the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,12 +24,12 @@ pub struct SynSegment {
 impl SynSegment {
     /// Reads the headers at the front of an IP packet; `None` for what carries no such segment.
     pub fn of_packet(packet: &[u8]) -> Option<Self> {
-        let headers = Headers::parse(packet).filter(|headers| headers.protocol == TCP)?;
-        Self::parse(packet.get(headers.transport..)?)
+        let headers = PacketHeaders::parse_packet(packet).filter(|headers| headers.protocol == TCP)?;
+        Self::parse_header(packet.get(headers.transport..)?)
     }
 
     /// Reads the TCP header at the front of `segment`; `None` for anything but the whole header of a SYN.
-    pub fn parse(segment: &[u8]) -> Option<Self> {
+    pub fn parse_header(segment: &[u8]) -> Option<Self> {
         let header = segment.first_chunk::<20>()?;
         let opens = header[13] & SYN != 0;
         let options = segment.get(20..usize::from(header[12] >> 4) * 4)?;
@@ -37,16 +37,16 @@ impl SynSegment {
         opens.then(|| Self {
             ports: [field(0), field(2)],
             window: ByteCount::new(field(14).into()),
-            mss: value(options, MSS).map(|mss| ByteCount::new(u16::from_be_bytes(mss).into())),
-            window_scale: value(options, WINDOW_SCALE).map(|[shift]| shift),
+            mss: option_value(options, MSS).map(|mss| ByteCount::new(u16::from_be_bytes(mss).into())),
+            window_scale: option_value(options, WINDOW_SCALE).map(|[shift]| shift),
             options_overwritten: are_blanked(options),
         })
     }
 }
 
 /// Returns the value of the first option of this kind, if it has this length.
-fn value<const LENGTH: usize>(options: &[u8], kind: u8) -> Option<[u8; LENGTH]> {
-    each(options).find(|option| option[0] == kind)?[2..].try_into().ok()
+fn option_value<const LENGTH: usize>(options: &[u8], kind: u8) -> Option<[u8; LENGTH]> {
+    iter_options(options).find(|option| option[0] == kind)?[2..].try_into().ok()
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     }
 
     fn options_overwritten(options: &[&[u8]]) -> bool {
-        SynSegment::parse(&header(SYN | ACK, options)).unwrap().options_overwritten
+        SynSegment::parse_header(&header(SYN | ACK, options)).unwrap().options_overwritten
     }
 
     #[test]
@@ -94,8 +94,8 @@ mod tests {
         let mut v6 = vec![0x60, 0, 0, 0, 0, 0, TCP, 64];
         v6.extend([0; 32]);
         v6.extend(&segment);
-        assert_eq!(SynSegment::of_packet(&v4(TCP)), SynSegment::parse(&segment));
-        assert_eq!(SynSegment::of_packet(&v6), SynSegment::parse(&segment));
+        assert_eq!(SynSegment::of_packet(&v4(TCP)), SynSegment::parse_header(&segment));
+        assert_eq!(SynSegment::of_packet(&v6), SynSegment::parse_header(&segment));
         assert_eq!(SynSegment::of_packet(&v4(17)), None, "UDP opens nothing");
         assert_eq!(SynSegment::of_packet(&[]), None);
     }
@@ -103,17 +103,17 @@ mod tests {
     #[test]
     fn only_whole_headers_of_syn_segments_are_read() {
         let answer = header(SYN | ACK, &[&MAX_SEGMENT]);
-        let read = SynSegment::parse(&answer).unwrap();
+        let read = SynSegment::parse_header(&answer).unwrap();
         assert_eq!((read.ports, read.window), ([5201, 40_000], ByteCount::new(0xfe88)));
         assert_eq!((read.mss, read.window_scale), (Some(ByteCount::new(1460)), None));
-        assert_eq!(SynSegment::parse(&header(SYN, &[&MAX_SEGMENT])), Some(read));
-        let scaled = SynSegment::parse(&header(SYN, &[&SACK_AND_TIMES, &SCALE])).unwrap();
+        assert_eq!(SynSegment::parse_header(&header(SYN, &[&MAX_SEGMENT])), Some(read));
+        let scaled = SynSegment::parse_header(&header(SYN, &[&SACK_AND_TIMES, &SCALE])).unwrap();
         assert_eq!((scaled.mss, scaled.window_scale), (None, Some(7)));
-        let lying = SynSegment::parse(&header(SYN, &[&[1, 1, 3, 5, 7, 7, 7, 1], &[2, 2, 1, 1]])).unwrap();
+        let lying = SynSegment::parse_header(&header(SYN, &[&[1, 1, 3, 5, 7, 7, 7, 1], &[2, 2, 1, 1]])).unwrap();
         assert_eq!((lying.mss, lying.window_scale), (None, None), "of other lengths than they have");
-        assert_eq!(SynSegment::parse(&answer[..22]), None, "its options are cut off");
-        assert_eq!(SynSegment::parse(&header(ACK, &[&MAX_SEGMENT])), None);
-        assert_eq!(SynSegment::parse(&[]), None);
+        assert_eq!(SynSegment::parse_header(&answer[..22]), None, "its options are cut off");
+        assert_eq!(SynSegment::parse_header(&header(ACK, &[&MAX_SEGMENT])), None);
+        assert_eq!(SynSegment::parse_header(&[]), None);
         // Options that cannot be read end there.
         assert!(!options_overwritten(&[&[3, 0, 1, 1], &[1; 4]]));
     }

@@ -1,4 +1,4 @@
-use crate::malformed::Malformed;
+use crate::malformed::MalformedPacket;
 
 /// Bytes of the header before every packet.
 pub const VIRTIO_HEADER: usize = 10;
@@ -29,8 +29,8 @@ pub(crate) const GSO_UDP: u8 = 5;
 pub(crate) const GSO_ECN: u8 = 0x80;
 
 impl VirtioHeader {
-    pub(crate) fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let (header, rest) = bytes.split_first_chunk::<VIRTIO_HEADER>().ok_or(Malformed)?;
+    pub(crate) fn parse_front(bytes: &[u8]) -> Result<(Self, &[u8]), MalformedPacket> {
+        let (header, rest) = bytes.split_first_chunk::<VIRTIO_HEADER>().ok_or(MalformedPacket)?;
         let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         let parsed = Self {
             flags: header[0],

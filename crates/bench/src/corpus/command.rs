@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use clap::Args;
-use fullpipe_experiment::{Interrupt, Known, judge_files};
+use fullpipe_experiment::{Interrupt, KnownFacts, judge_files};
 use fullpipe_record::{CaptureReport, CapturedTransfer, Limit};
-use fullpipe_trace::{CaptureError, Explained};
+use fullpipe_trace::{CaptureError, ExplainedTransfers};
 
 use super::contradictions::{FEW_PACKETS, find_contradictions};
 use super::finding::{Finding, FindingKind, summary_text};
@@ -157,13 +157,13 @@ fn check_file(path: &Path, readers: &[OtherReader], stop: &AtomicBool) -> Checke
 }
 
 fn judge_every_transfer(path: &Path, stop: &AtomicBool) -> Result<CaptureReport, CaptureError> {
-    judge_files(path, None, Explained::Largest(usize::MAX), &Known::default(), Interrupt(stop))
+    judge_files(path, None, ExplainedTransfers::Largest(usize::MAX), &KnownFacts::default(), Interrupt(stop))
 }
 
 /// Returns the confidence in the limit of a transfer, zero of one without, and whether its packets are few.
 fn confidence_of(transfer: &CapturedTransfer, report: &CaptureReport) -> (f64, bool) {
     let flows = report.flows.iter().filter(|flow| transfer.flows.contains(&flow.number));
-    let packets: u64 = flows.map(|flow| flow.ends[flow.sender()].data_packets).sum();
+    let packets: u64 = flows.map(|flow| flow.ends[flow.sender_index()].data_packets).sum();
     let verdict = &transfer.diagnosis.verdict;
     let is_unknown = verdict.kind == Limit::Unknown;
     (if is_unknown { 0.0 } else { verdict.confidence.get() }, packets < FEW_PACKETS)

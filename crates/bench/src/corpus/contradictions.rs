@@ -83,12 +83,12 @@ impl<'t> JudgedTransfer<'t> {
     fn data_time(&self) -> Span {
         let first = self.ends.iter().filter_map(|[sender, _]| sender.first_data).min();
         let last: Option<Time> = self.ends.iter().filter_map(|[sender, _]| sender.last_data).max();
-        first.zip(last).map_or(Span::ZERO, |(first, last)| last.since(first))
+        first.zip(last).map_or(Span::ZERO, |(first, last)| last.duration_since(first))
     }
 
     fn rate(&self) -> BitRate {
         let bytes: u64 = self.ends.iter().map(|[sender, _]| sender.sequence_bytes()).sum();
-        BitRate::of(ByteCount::new(bytes), self.data_time() + self.rtt)
+        BitRate::from_bytes_in(ByteCount::new(bytes), self.data_time() + self.rtt)
     }
 
     fn contradictions(&self) -> Vec<Contradiction> {
@@ -245,7 +245,7 @@ fn witness_of<'w>(
         return None;
     }
     let (pair, first) = ordered_pair(addresses[0], addresses[1]);
-    let sender = if flow.sender() == 0 { first } else { 1 - first };
+    let sender = if flow.sender_index() == 0 { first } else { 1 - first };
     Some((witnesses.get(&pair)?, sender))
 }
 
@@ -260,9 +260,9 @@ mod tests {
     use super::super::witness::read_witnesses;
     use super::*;
     use crate::corpus::simulated_capture;
-    use fullpipe_experiment::{Interrupt, Known, judge_files};
+    use fullpipe_experiment::{Interrupt, KnownFacts, judge_files};
     use fullpipe_record::LegalVerdict;
-    use fullpipe_trace::Explained;
+    use fullpipe_trace::ExplainedTransfers;
     use fullpipe_units::Ratio;
     use std::sync::atomic::AtomicBool;
 
@@ -271,8 +271,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), simulated_capture()).unwrap();
         let never = AtomicBool::new(false);
-        let known = Known::default();
-        let judged = judge_files(file.path(), None, Explained::Largest(1), &known, Interrupt(&never));
+        let known = KnownFacts::default();
+        let judged = judge_files(file.path(), None, ExplainedTransfers::Largest(1), &known, Interrupt(&never));
         let mut report = judged.unwrap();
         change(&mut report.transfers[0].diagnosis.verdict);
         let witnesses = read_witnesses(file.path()).unwrap();
@@ -280,8 +280,8 @@ mod tests {
     }
 
     fn name_verdict(verdict: &mut Verdict, name: &str) {
-        let legal = LegalVerdict::named(name).unwrap();
-        (verdict.kind, verdict.cause, verdict.at) = (legal.kind(), legal.cause(), legal.at());
+        let legal = LegalVerdict::from_name(name).unwrap();
+        (verdict.kind, verdict.cause, verdict.at) = (legal.limit_kind(), legal.limit_cause(), legal.limit_place());
         verdict.share = Ratio::ONE;
         verdict.ceilings.clear();
         verdict.candidates.clear();

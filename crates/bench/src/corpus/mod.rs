@@ -17,15 +17,16 @@ pub(crate) use command::CorpusCheck;
 fn simulated_capture() -> Vec<u8> {
     use fullpipe_record::{HostSettings, Request};
     use fullpipe_scenario::{PathSpec, parse_path_flag};
-    use fullpipe_sim::{Plan, Simulation};
+    use fullpipe_sim::{Simulation, SimulationPlan};
     use fullpipe_units::{ByteCount, Span};
 
-    let path = parse_path_flag("rate=20M,rtt=20ms,queue=4bdp", &PathSpec::demo()).unwrap();
+    let path = parse_path_flag("rate=20M,rtt=20ms,queue=4bdp", &PathSpec::demo_path()).unwrap();
     let host = HostSettings::of_linux_6_18();
     let request = Request { bytes: Some(ByteCount::new(1_000_000)), ..Request::default() };
-    let mut simulation = Simulation::captured(Plan::new(path, [host.clone(), host], request, 1)).unwrap();
+    let mut simulation =
+        Simulation::with_captures(SimulationPlan::new(path, [host.clone(), host], request, 1)).unwrap();
     while !simulation.is_over() {
-        simulation.run_until(simulation.now() + Span::from_secs(1));
+        simulation.run_until(simulation.current_time() + Span::from_secs(1));
     }
     let [sender, _] = simulation.take_captures().unwrap();
     sender

@@ -297,9 +297,9 @@ mod tests {
     use super::super::witness::read_witnesses;
     use super::*;
     use crate::corpus::simulated_capture;
-    use fullpipe_experiment::{Interrupt, Known, judge_files};
+    use fullpipe_experiment::{Interrupt, KnownFacts, judge_files};
     use fullpipe_testkit::require;
-    use fullpipe_trace::Explained;
+    use fullpipe_trace::ExplainedTransfers;
 
     #[test]
     fn every_reader_counts_the_same_in_a_clean_transfer_and_a_difference_is_found() {
@@ -307,7 +307,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), simulated_capture()).unwrap();
         let never = AtomicBool::new(false);
-        let judged = judge_files(file.path(), None, Explained::Largest(1), &Known::default(), Interrupt(&never));
+        let judged =
+            judge_files(file.path(), None, ExplainedTransfers::Largest(1), &KnownFacts::default(), Interrupt(&never));
         let mut report = judged.unwrap();
         let witnesses = read_witnesses(file.path()).unwrap();
         let read = OtherReader::ALL.map(|reader| (reader, reader.read_capture(file.path(), &never).unwrap()));

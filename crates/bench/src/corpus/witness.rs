@@ -6,7 +6,7 @@ use std::path::Path;
 
 use fullpipe_trace::{CaptureError, PacketFile};
 use fullpipe_units::{Span, Time};
-use fullpipe_wire::{Captured, Segment, flags, read_captured};
+use fullpipe_wire::{CapturedContent, CapturedSegment, flags, read_captured};
 
 /// Least timeout of a retransmission (Linux: `TCP_RTO_MIN`); a shorter silence may be a recovery by acknowledgements.
 const MIN_TIMEOUT: Span = Span::from_millis(200);
@@ -88,7 +88,7 @@ impl WitnessedEnd {
 
     /// Returns the time from the first packet with data to the last.
     pub(crate) fn data_time(&self) -> Span {
-        self.first_data.zip(self.last_data).map_or(Span::ZERO, |(first, last)| last.since(first))
+        self.first_data.zip(self.last_data).map_or(Span::ZERO, |(first, last)| last.duration_since(first))
     }
 
     /// Returns the place of a sequence number, as the one nearest to what comes next.
@@ -116,39 +116,39 @@ impl WitnessedEnd {
     }
 
     /// Returns true if a packet with data repeats what was sent, and is no probe.
-    fn is_repetition(&self, segment: &Segment) -> bool {
+    fn is_repetition(&self, segment: &CapturedSegment) -> bool {
         let (Some(next), true) = (self.next, segment.payload > 0) else { return false };
         self.position(segment.sequence) < next && !self.is_probe(segment)
     }
 
-    fn is_probe(&self, segment: &Segment) -> bool {
+    fn is_probe(&self, segment: &CapturedSegment) -> bool {
         segment.payload == 1 && self.next == Some(self.position(segment.sequence) + 1)
     }
 
     /// Counts a packet that this end sent.
-    fn count_sent(&mut self, segment: &Segment, at: Time) {
+    fn count_sent(&mut self, segment: &CapturedSegment, at: Time) {
         if self.next.is_none() {
             self.first_sequence = segment.sequence;
             self.next = Some(0);
         }
         let begin = self.position(segment.sequence);
-        let (is_syn, is_reset) = (segment.has(flags::SYN), segment.has(flags::RST));
+        let (is_syn, is_reset) = (segment.has_flags(flags::SYN), segment.has_flags(flags::RST));
         if is_syn {
             let options = segment.options;
             self.syn = Some(WitnessedSyn { is_whole: !options.cut, offers_scale: options.window_scale.is_some() });
         }
-        if !is_syn && !is_reset && segment.has(flags::ACK) {
+        if !is_syn && !is_reset && segment.has_flags(flags::ACK) {
             self.has_closed_window = segment.window == 0;
             self.zero_windows += u64::from(segment.window == 0);
         }
         if segment.payload > 0 {
             self.count_data(segment, begin + i64::from(is_syn), at);
-        } else if (is_syn || segment.has(flags::FIN)) && !is_reset {
+        } else if (is_syn || segment.has_flags(flags::FIN)) && !is_reset {
             self.next = self.next.max(Some(begin + 1));
         }
     }
 
-    fn count_data(&mut self, segment: &Segment, begin: i64, at: Time) {
+    fn count_data(&mut self, segment: &CapturedSegment, begin: i64, at: Time) {
         self.data_packets += 1;
         self.largest = self.largest.max(segment.payload);
         let next = self.next.unwrap_or(begin);
@@ -172,7 +172,7 @@ impl WitnessedEnd {
     }
 
     /// Counts an acknowledgement of this end's data that the other one sent.
-    fn count_acknowledged(&mut self, segment: &Segment) {
+    fn count_acknowledged(&mut self, segment: &CapturedSegment) {
         let position = self.position(segment.acknowledgement);
         // What was never sent shows nothing, and a packet of another time would show everything.
         if self.next.is_none_or(|next| position > next + i64::from(u16::MAX)) {
@@ -205,16 +205,16 @@ pub(crate) struct WitnessedConnection {
 }
 
 impl WitnessedConnection {
-    fn count_packet(&mut self, from: usize, segment: &Segment, at: Time) {
+    fn count_packet(&mut self, from: usize, segment: &CapturedSegment, at: Time) {
         let to = 1 - from;
-        if segment.has(flags::SYN) {
+        if segment.has_flags(flags::SYN) {
             self.opened.get_or_insert((from, at));
         } else if let (Some((opener, opened)), None) = (self.opened, self.handshake)
             && opener == from
         {
-            self.handshake = Some(at.since(opened));
+            self.handshake = Some(at.duration_since(opened));
         }
-        let silence = self.last.map_or(Span::ZERO, |last| at.since(last));
+        let silence = self.last.map_or(Span::ZERO, |last| at.duration_since(last));
         let rtt = self.handshake.unwrap_or(UNKNOWN_RTT);
         for end in [from, to] {
             let is_closed = self.ends[1 - end].has_closed_window;
@@ -223,7 +223,7 @@ impl WitnessedConnection {
         }
         self.last = self.last.max(Some(at));
         self.ends[from].count_sent(segment, at);
-        if segment.has(flags::ACK) {
+        if segment.has_flags(flags::ACK) {
             self.ends[to].count_acknowledged(segment);
         }
     }
@@ -246,7 +246,7 @@ pub(crate) fn read_witnesses(path: &Path) -> Result<Witnesses, CaptureError> {
     let mut witnesses = Witnesses::new();
     while let Ok(Some(packet)) = file.next_packet() {
         let captured = read_captured(packet.link, packet.bytes, packet.original as usize);
-        if let Captured::Tcp(segment) = &captured {
+        if let CapturedContent::Tcp(segment) = &captured {
             let (pair, from) = ordered_pair(segment.source, segment.destination);
             witnesses.entry(pair).or_default().count_packet(from, segment, packet.at);
         }

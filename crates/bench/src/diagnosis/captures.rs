@@ -8,9 +8,9 @@ use std::path::{Path as FilePath, PathBuf};
 
 use fullpipe_lab::Host;
 use fullpipe_record::{Path, Verdict};
-use fullpipe_trace::{Explained, PacketFile};
+use fullpipe_trace::{ExplainedTransfers, PacketFile};
 use fullpipe_units::{Span, Time};
-use fullpipe_wire::{Captured as Packet, LinkType, pcap_header, pcap_record, read_captured};
+use fullpipe_wire::{CapturedContent as Packet, LinkType, pcap_header, pcap_record, read_captured};
 
 use super::case_record::{CaseRecord, Observation};
 use super::imperfect::{self, Imperfection};
@@ -52,14 +52,14 @@ struct Arrivals {
 impl Arrivals {
     fn open(file: &FilePath, from: Host, delay: Span) -> io::Result<Self> {
         let file = PacketFile::open(file).map_err(io::Error::other)?;
-        Ok(Self { file, from, half: delay.scaled(0.5) })
+        Ok(Self { file, from, half: delay.scale_by(0.5) })
     }
 
     fn next(&mut self) -> io::Result<Option<Passing>> {
         while let Some(packet) = self.file.next_packet().map_err(io::Error::other)? {
             match read_captured(packet.link, packet.bytes, packet.original as usize) {
                 Packet::Tcp(segment) if segment.source.ip() == self.from.address() => {
-                    let at = Time::ZERO + packet.at.since(Time::ZERO).saturating_sub(self.half);
+                    let at = Time::ZERO + packet.at.duration_since(Time::ZERO).saturating_sub(self.half);
                     return Ok(Some(Passing { at, bytes: packet.bytes.to_vec(), original: packet.original }));
                 }
                 _ => {}
@@ -87,7 +87,7 @@ pub(crate) fn write(folder: &FilePath, case: &str, path: &Path, ends: &[Vec<u8>;
 /// # Errors
 /// Fails if a file cannot be read or written.
 pub(crate) fn write_middle(folder: &FilePath, case: &str, path: &Path) -> io::Result<()> {
-    let arrivals = |at: Host, delay: Span| Arrivals::open(&file(folder, case, at.name()), at.peer(), delay);
+    let arrivals = |at: Host, delay: Span| Arrivals::open(&file(folder, case, at.name()), at.peer_host(), delay);
     let mut there = arrivals(Host::Receiver, path.forward.delay)?;
     let mut back = arrivals(Host::Sender, path.reverse.delay)?;
     let mut middle = BufWriter::new(File::create(file(folder, case, "middle"))?);
@@ -169,8 +169,8 @@ fn captured(record: &CaseRecord) -> Captured<'_> {
         expected: record.expected_verdict.name(),
         bandwidth: record.bandwidth,
         explained: match &record.observation {
-            Observation::Measured(measurement) => Explained::of_test(measurement),
-            Observation::Watched(_) => Explained::Largest(1),
+            Observation::Measured(measurement) => ExplainedTransfers::of_test(measurement),
+            Observation::Watched(_) => ExplainedTransfers::Largest(1),
         },
     }
 }
@@ -239,7 +239,7 @@ mod tests {
     fn segment(from: Host, number: u16) -> Vec<u8> {
         let ip = [0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0];
         let tcp = [[0; 4], [0x50, 0x10, 0, 0], [0; 4]].concat();
-        let addresses = [from, from.peer()].map(|host| host.address().octets()).concat();
+        let addresses = [from, from.peer_host()].map(|host| host.address().octets()).concat();
         let ports = [number.to_be_bytes(), 5201_u16.to_be_bytes()].concat();
         [&ip[..], &addresses, &ports, &[0; 4], &tcp].concat()
     }
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn the_middle_sees_what_arrives_at_both_ends_half_of_the_delay_before() {
         let folder = tempfile::tempdir().unwrap();
-        let path = parse_path_flag("rate=100M,rtt=40ms", &PathSpec::demo()).unwrap();
+        let path = parse_path_flag("rate=100M,rtt=40ms", &PathSpec::demo_path()).unwrap();
         let reverse = PathDirection { delay: Span::from_millis(60), ..path.reverse };
         let path = Path { reverse, ..path };
         let (sender, receiver) = (Host::Sender, Host::Receiver);
@@ -292,9 +292,15 @@ mod tests {
 
     fn verdict(name: &str) -> Verdict {
         let record: CaseRecord = serde_json::from_str(include_str!("../recorded/diagnosis.json")).unwrap();
-        let legal = LegalVerdict::named(name).unwrap();
+        let legal = LegalVerdict::from_name(name).unwrap();
         let verdict = Column::BEST_INFORMED.verdict(&record);
-        Verdict { kind: legal.kind(), cause: legal.cause(), at: legal.at(), candidates: Vec::new(), ..verdict }
+        Verdict {
+            kind: legal.limit_kind(),
+            cause: legal.limit_cause(),
+            at: legal.limit_place(),
+            candidates: Vec::new(),
+            ..verdict
+        }
     }
 
     /// Returns a case by what was planted, what the kernel's figures show and what a capture at the sender shows.

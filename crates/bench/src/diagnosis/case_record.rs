@@ -135,7 +135,7 @@ impl CaseRecord {
     /// states none.
     pub(crate) fn evidence(&self, bandwidth: Option<BitRate>) -> Evidence {
         match &self.observation {
-            Observation::Measured(measurement) => Evidence::of(measurement, bandwidth, self.framing),
+            Observation::Measured(measurement) => Evidence::from_measurement(measurement, bandwidth, self.framing),
             Observation::Watched(watched) => Evidence { bandwidth, framing: self.framing, ..watched.evidence.clone() },
         }
     }

@@ -115,12 +115,12 @@ impl Way {
 
     /// This share of bandwidth × round-trip time.
     fn bdp(self, share: f64) -> ByteCount {
-        self.rate().bytes_in(self.rtt()).scaled(share)
+        self.rate().bytes_in(self.rtt()).scale_by(share)
     }
 
     fn path(self, more: &str) -> Result<Path, FlagError> {
         let separator = if more.is_empty() { "" } else { "," };
-        parse_path_flag(&format!("rate={}M,rtt={}ms{separator}{more}", self.mbps, self.rtt), &PathSpec::demo())
+        parse_path_flag(&format!("rate={}M,rtt={}ms{separator}{more}", self.mbps, self.rtt), &PathSpec::demo_path())
     }
 }
 
@@ -160,7 +160,7 @@ impl Spot {
     fn over(self, path: &str) -> Result<Case, FlagError> {
         let Self { verdict, way, control, streams, direction } = self;
         // A few round trips more than slow start and thirty of steady state.
-        let seconds = way.rtt().scaled(45.0).as_secs_f64().ceil().max(5.0);
+        let seconds = way.rtt().scale_by(45.0).as_secs_f64().ceil().max(5.0);
         let download = if direction == Direction::Download { " download" } else { "" };
         let many = if streams > 1 { format!(" {streams} streams") } else { String::new() };
         Ok(Case {
@@ -185,7 +185,7 @@ impl Spot {
 
     /// A block that a program takes `pause` for, so that it moves its part of what the path carries.
     fn block(self, pause: Span) -> ByteCount {
-        self.way.rate().scaled(self.left()).bytes_in(pause)
+        self.way.rate().scale_by(self.left()).bytes_in(pause)
     }
 }
 
@@ -490,7 +490,7 @@ fn in_blocks(spot: Spot) -> Result<(Case, Span), FlagError> {
     case.request.block = SMALL_BLOCK;
     // What is discarded in the kernel is taken in chunks of any size.
     case.request.rx_copy = true;
-    Ok((case, spot.way.rate().scaled(spot.left()).time_for(SMALL_BLOCK)))
+    Ok((case, spot.way.rate().scale_by(spot.left()).time_for(SMALL_BLOCK)))
 }
 
 fn slow_reader(spot: Spot) -> Result<Vec<Case>, FlagError> {
@@ -517,7 +517,7 @@ fn slow_file_of_sender(spot: Spot) -> Result<Vec<Case>, FlagError> {
 
 fn offered_rate(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut offered = spot.bare()?;
-    offered.request.rate = Some(spot.way.rate().scaled(spot.left()));
+    offered.request.rate = Some(spot.way.rate().scale_by(spot.left()));
     offered.request.block = spot.block(Span::from_millis(2));
     Ok(vec![offered])
 }
@@ -526,7 +526,7 @@ fn offered_rate(spot: Spot) -> Result<Vec<Case>, FlagError> {
 fn busy_program(spot: Spot, host: Host, call: &'static str) -> Result<Vec<Case>, FlagError> {
     let (mut case, _) = in_blocks(spot)?;
     case.name = format!("{} {}", case.name, host.name());
-    let by = spot.way.rate().scaled(LEFT).time_for(SMALL_BLOCK);
+    let by = spot.way.rate().scale_by(LEFT).time_for(SMALL_BLOCK);
     Ok(vec![Case { plant: Plant::BusyCall { host, call, by }, ..case }])
 }
 
@@ -554,7 +554,7 @@ fn own_queue(spot: Spot) -> Result<Vec<Case>, FlagError> {
 
 /// A token bucket on the sender's own device, below what the path carries.
 fn shaped(spot: Spot, size: &str) -> Plant {
-    let kilobits = spot.way.rate().scaled(LEFT).bps() / 1000;
+    let kilobits = spot.way.rate().scale_by(LEFT).bps() / 1000;
     Plant::Prepared {
         host: Host::Sender,
         command: format!("tc qdisc add dev path0 root tbf rate {kilobits}kbit {size}"),
@@ -563,7 +563,7 @@ fn shaped(spot: Spot, size: &str) -> Plant {
 
 fn asked_pace(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut asked = spot.bare()?;
-    asked.request.pacing = Some(spot.way.rate().scaled(spot.left()));
+    asked.request.pacing = Some(spot.way.rate().scale_by(spot.left()));
     Ok(vec![asked])
 }
 
@@ -574,7 +574,7 @@ fn own_shaper(spot: Spot) -> Result<Vec<Case>, FlagError> {
 fn slow_pace(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut slow_pace = spot.bare()?;
     // Without `fq` a socket is paced from the moment it asks for a pace, here one far above the path.
-    slow_pace.request.pacing = Some(spot.way.rate().scaled(4.0));
+    slow_pace.request.pacing = Some(spot.way.rate().scale_by(4.0));
     slow_pace.plant =
         Plant::Prepared { host: Host::Sender, command: "sysctl -q -w net.ipv4.tcp_pacing_ca_ratio=25".to_owned() };
     Ok(vec![slow_pace])
@@ -589,7 +589,7 @@ const WHOLE_PROCESSOR: BitRate = BitRate::from_mbps(40);
 fn withheld(spot: Spot, host: Host, call: &'static str) -> Result<Vec<Case>, FlagError> {
     // A share of the quota that samples and the calls themselves take.
     let overhead = 0.01;
-    let share = Ratio::new(spot.way.rate().scaled(LEFT).relative_to(WHOLE_PROCESSOR) + overhead);
+    let share = Ratio::new(spot.way.rate().scale_by(LEFT).relative_to(WHOLE_PROCESSOR) + overhead);
     let (mut case, _) = in_blocks(spot)?;
     case.name = format!("{} {}", case.name, host.name());
     let by = WHOLE_PROCESSOR.time_for(SMALL_BLOCK);
@@ -623,8 +623,8 @@ fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
         let case = spot.over(&format!("loss={share:.7}"))?;
         let host = HostSettings::of_linux_6_18();
         let expected = predict(&case.path, &host, &host, &case.request);
-        let rate = |kind| expected.ceiling(kind).map_or(BitRate::ZERO, |ceiling| ceiling.kernel_model);
-        if share > NO_MORE_THAN || rate(Limit::Loss) <= rate(Limit::Capacity).scaled(left) {
+        let rate = |kind| expected.find_ceiling(kind).map_or(BitRate::ZERO, |ceiling| ceiling.kernel_model);
+        if share > NO_MORE_THAN || rate(Limit::Loss) <= rate(Limit::Capacity).scale_by(left) {
             return Ok(case);
         }
         share *= 1.1;
@@ -635,15 +635,15 @@ fn lossy(spot: Spot, left: f64) -> Result<Case, FlagError> {
 fn shallow(spot: Spot) -> Result<Vec<Case>, FlagError> {
     const ROUND_TRIPS_OF_MANY_LOSSES: f64 = 200.0;
     let mut case = spot.over(&format!("queue={SHALLOW}packets"))?;
-    case.request.duration = spot.way.rtt().scaled(ROUND_TRIPS_OF_MANY_LOSSES);
+    case.request.duration = spot.way.rtt().scale_by(ROUND_TRIPS_OF_MANY_LOSSES);
     Ok(vec![case])
 }
 
 /// A transfer that ends while its window doubles.
 fn ramp_up(spot: Spot) -> Result<Vec<Case>, FlagError> {
     let mut short = spot.bare()?;
-    short.request.duration = spot.way.rtt().scaled(6.0);
-    short.request.interval = spot.way.rtt().scaled(1.0).max(Span::from_millis(100));
+    short.request.duration = spot.way.rtt().scale_by(6.0);
+    short.request.interval = spot.way.rtt().scale_by(1.0).max(Span::from_millis(100));
     Ok(vec![short])
 }
 
@@ -724,14 +724,14 @@ fn drawn(seed: u64) -> Result<Vec<Case>, FlagError> {
             2 => Spot::new(CapacityVerdict::Link, way, control).bare()?,
             3 => {
                 let mut case = Spot::new(SenderApplicationVerdict::RateLimited, way, control).bare()?;
-                case.request.rate = Some(way.rate().scaled(left));
-                case.request.block = way.rate().scaled(left).bytes_in(Span::from_millis(2));
+                case.request.rate = Some(way.rate().scale_by(left));
+                case.request.block = way.rate().scale_by(left).bytes_in(Span::from_millis(2));
                 case
             }
             4 => lossy(Spot::new(LossVerdict::Random, way, CONTROLS[0]), left / 2.0)?,
             _ => {
                 let mut case = Spot::new(PacingVerdict::MaxPacingRate, way, control).bare()?;
-                case.request.pacing = Some(way.rate().scaled(left));
+                case.request.pacing = Some(way.rate().scale_by(left));
                 case
             }
         };
@@ -744,7 +744,7 @@ fn drawn(seed: u64) -> Result<Vec<Case>, FlagError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_model::application::named;
+    use fullpipe_model::application::find_application;
     use fullpipe_record::At;
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -791,8 +791,8 @@ mod tests {
             let spot = Spot::new(ApplicationWindowVerdict::SshChannelOfReceiver, way, CONTROLS[0]);
             let case = &ssh_channel(spot).unwrap()[0];
             let carried =
-                predict(&case.path, &host, &host, &case.request).ceiling(Limit::Capacity).unwrap().kernel_model;
-            let let_through = named("ssh").unwrap().ceiling(way.rtt()).unwrap();
+                predict(&case.path, &host, &host, &case.request).find_ceiling(Limit::Capacity).unwrap().kernel_model;
+            let let_through = find_application("ssh").unwrap().window_ceiling(way.rtt()).unwrap();
             assert!(let_through.relative_to(carried) <= 0.6, "{}: {let_through} of {carried}", case.name);
         }
     }
@@ -804,13 +804,13 @@ mod tests {
             let host = HostSettings::of_linux_6_18();
             let end = |changes: &[Change]| host.changed_by(changes);
             let got = predict(&case.path, &end(&case.sender), &end(&case.receiver), &case.request);
-            let Some(planted) = got.ceiling(case.expected_verdict.kind()) else { continue };
+            let Some(planted) = got.find_ceiling(case.expected_verdict.limit_kind()) else { continue };
             // What is asked of both buffers binds both; a plant that the model does not know leaves other ceilings
             // alone.
             if matches!(case.plant, Plant::Iperf2 | Plant::CrossTraffic(_) | Plant::Prepared { .. }) {
                 continue;
             }
-            if case.expected_verdict.at() == At::Middlebox {
+            if case.expected_verdict.limit_place() == At::Middlebox {
                 continue;
             }
             known += 1;
@@ -832,7 +832,11 @@ mod tests {
     fn a_short_bench_has_one_of_each_kind() {
         let cases = cases(1).unwrap();
         let kinds = |short: bool| -> BTreeSet<Limit> {
-            cases.iter().filter(|case| case.is_short() || !short).map(|case| case.expected_verdict.kind()).collect()
+            cases
+                .iter()
+                .filter(|case| case.is_short() || !short)
+                .map(|case| case.expected_verdict.limit_kind())
+                .collect()
         };
         assert_eq!(kinds(true), kinds(false));
         assert_eq!(cases.iter().filter(|case| case.is_short()).count(), SHORT.len());

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::Args;
-use fullpipe_lab::Awake;
+use fullpipe_lab::AwakeProcessors;
 use fullpipe_record::Limit;
 
 use super::captures::{self, Compared};
@@ -116,7 +116,7 @@ impl Judging {
         }
         let scratch = std::env::temp_dir().join(format!("fullpipe-bench-{}", std::process::id()));
         std::fs::create_dir_all(&scratch)?;
-        let _awake = Awake::ask();
+        let _awake = AwakeProcessors::keep_awake();
         let runner =
             Runner { program, scratch: &scratch, prove: self.prove, captures: self.captures(), interrupt: stop };
         let records = self.run_all(&cases, &runner);
@@ -187,9 +187,9 @@ fn lacking(why: &dyn Error, stop: &AtomicBool) -> ExitCode {
 /// Returns whether a transfer carried what the path does, though another limit was planted: that limits nothing then.
 fn fills_path(record: &CaseRecord) -> bool {
     const FULL: f64 = 0.9;
-    let capacity = record.prediction.ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model);
-    let is_of_path = matches!(record.expected_verdict.kind(), Limit::Capacity | Limit::Mtu);
-    !is_of_path && capacity.is_some_and(|capacity| record.observation.rate() >= capacity.scaled(FULL))
+    let capacity = record.prediction.find_ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model);
+    let is_of_path = matches!(record.expected_verdict.limit_kind(), Limit::Capacity | Limit::Mtu);
+    !is_of_path && capacity.is_some_and(|capacity| record.observation.rate() >= capacity.scale_by(FULL))
 }
 
 /// A record in a line: what was measured of what is predicted, and the verdict that knows most.

@@ -8,7 +8,7 @@ use std::path::Path;
 use fullpipe_lab::Host;
 use fullpipe_trace::PacketFile;
 use fullpipe_units::{Span, Time};
-use fullpipe_wire::{Captured, LinkType, Segment, flags, pcap_header, pcap_record, read_captured};
+use fullpipe_wire::{CapturedContent, CapturedSegment, LinkType, flags, pcap_header, pcap_record, read_captured};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
@@ -107,7 +107,9 @@ impl Imperfect {
     fn passes(&mut self, packet: Packet) -> Vec<Packet> {
         match self.how {
             Imperfection::Missing if self.random.next_u64().is_multiple_of(ONE_IN) => Vec::new(),
-            Imperfection::NoHandshake if packet.segment().is_some_and(|segment| segment.has(flags::SYN)) => Vec::new(),
+            Imperfection::NoHandshake if packet.segment().is_some_and(|segment| segment.has_flags(flags::SYN)) => {
+                Vec::new()
+            }
             Imperfection::NoTimestamps => vec![packet.without_timestamps()],
             Imperfection::Joined => self.collect(packet),
             Imperfection::Missing | Imperfection::NoHandshake => vec![packet],
@@ -117,9 +119,9 @@ impl Imperfect {
     /// Joins data that comes to the host; what it sends meanwhile leaves once that is handed on.
     fn collect(&mut self, packet: Packet) -> Vec<Packet> {
         let is_data = packet.segment().is_some_and(|segment| {
-            segment.payload > 0 && segment.source.ip() != self.host.address() && !segment.has(flags::SYN)
+            segment.payload > 0 && segment.source.ip() != self.host.address() && !segment.has_flags(flags::SYN)
         });
-        let in_time = packet.at.since(self.began) < COLLECTED_FOR;
+        let in_time = packet.at.duration_since(self.began) < COLLECTED_FOR;
         if let Some(first) = self.held.first_mut().filter(|_| in_time) {
             if is_data && first.join(&packet) {
                 return Vec::new();
@@ -151,9 +153,9 @@ impl Imperfect {
 }
 
 impl Packet {
-    fn segment(&self) -> Option<Segment> {
+    fn segment(&self) -> Option<CapturedSegment> {
         match read_captured(LinkType::RAW, &self.bytes, self.original as usize) {
-            Captured::Tcp(segment) => Some(segment),
+            CapturedContent::Tcp(segment) => Some(segment),
             _ => None,
         }
     }
@@ -182,7 +184,7 @@ impl Packet {
             && own.window == other.window
             && (own.flags | other.flags) & (flags::SYN | flags::FIN | flags::RST) == 0
             && self.options() == next.options()
-            && !own.has(flags::PSH)
+            && !own.has_flags(flags::PSH)
             && length <= MAX_JOINED;
         if follows {
             self.original = length;
@@ -265,7 +267,7 @@ mod tests {
         let original = 40 + options.len() as u32 + payload;
         let [high, low] = (original as u16).to_be_bytes();
         let mut bytes = vec![0x45, 0, high, low, 0, 0, 0x40, 0, 64, 6, 0, 0];
-        bytes.extend([host, host.peer()].iter().flat_map(|host| host.address().octets()));
+        bytes.extend([host, host.peer_host()].iter().flat_map(|host| host.address().octets()));
         bytes.extend([[0x9C, 0x40], [0x14, 0x51]].concat());
         bytes.extend(sequence.to_be_bytes());
         bytes.extend([0, 0, 0, 7]);
@@ -306,7 +308,7 @@ mod tests {
         assert_eq!(lengths(&joined), [2896, 0, 1448, 1448, 1448]);
         let times: Vec<u64> = joined.iter().map(|packet| packet.at.as_nanos()).collect();
         assert_eq!(times, [200_000, 200_000, 300_000, 400_000, 2_000_000]);
-        assert!(joined[0].segment().unwrap().has(flags::PSH));
+        assert!(joined[0].segment().unwrap().has_flags(flags::PSH));
         let sent = packets.clone().map(|mut packet| {
             packet.bytes.swap(15, 19);
             packet
@@ -318,7 +320,7 @@ mod tests {
     fn a_connection_without_timestamps_has_segments_of_the_same_size() {
         let all = [packet(0, Host::Sender, 0, 0, flags::SYN), packet(1, Host::Sender, 1, 1448, 0)];
         let bare = after(Imperfection::NoTimestamps, &all);
-        let segments: Vec<Segment> = bare.iter().map(|packet| packet.segment().unwrap()).collect();
+        let segments: Vec<CapturedSegment> = bare.iter().map(|packet| packet.segment().unwrap()).collect();
         assert!(segments.iter().all(|segment| segment.options.timestamps.is_none() && !segment.options.cut));
         assert_eq!((segments[0].options.mss, segments[1].payload, segments[1].window), (Some(1448), 1448, 256));
     }

@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use fullpipe_experiment::{Ends, ExperimentError, Interrupt, Target, VirtualTarget, simulate, simulate_captured};
+use fullpipe_experiment::{
+    EndSettings, ExperimentError, ExperimentTarget, Interrupt, VirtualTarget, simulate_captured, simulate_plan,
+};
 use fullpipe_model::predict;
-use fullpipe_sim::Plan;
+use fullpipe_sim::SimulationPlan;
 
 use super::captures;
 use super::case_record::{CaseRecord, Observation};
@@ -41,15 +43,15 @@ pub(crate) fn run_all(
 
 fn run(case: &Case, seed: u64, folder: Option<&Path>, stop: &AtomicBool) -> Result<CaseRecord, RunError> {
     let target = VirtualTarget::new(case.path.clone(), [&case.sender, &case.receiver], seed);
-    let Ends { sender, receiver } = target.settings().map_err(no_record)?;
-    let plan = Plan::new(case.path.clone(), [sender.clone(), receiver.clone()], case.request.clone(), seed);
+    let EndSettings { sender, receiver } = target.end_settings().map_err(no_record)?;
+    let plan = SimulationPlan::new(case.path.clone(), [sender.clone(), receiver.clone()], case.request.clone(), seed);
     let measurement = match folder {
         Some(folder) => {
             let (measurement, files) = simulate_captured(plan, Interrupt(stop)).map_err(no_record)?;
             captures::write(folder, &case.name, &case.path, &files).map_err(|why| RunError::Failed(why.to_string()))?;
             measurement
         }
-        None => simulate(plan, Interrupt(stop)).map_err(no_record)?,
+        None => simulate_plan(plan, Interrupt(stop)).map_err(no_record)?,
     };
     let forward = &case.path.forward;
     Ok(CaseRecord {

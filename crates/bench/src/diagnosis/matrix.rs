@@ -108,8 +108,8 @@ impl Score {
         let verdict = self.column.verdict(record);
         let (label, said) = (record.expected_verdict, verdict.name());
         *self.confusion.entry(label.name()).or_default().entry(said).or_default() += 1;
-        self.right_kind += usize::from(verdict.kind == label.kind());
-        if (verdict.kind, verdict.cause) == (label.kind(), label.cause()) {
+        self.right_kind += usize::from(verdict.kind == label.limit_kind());
+        if (verdict.kind, verdict.cause) == (label.limit_kind(), label.limit_cause()) {
             self.right += 1;
         } else {
             self.candidate += usize::from(verdict.candidates.iter().any(|candidate| candidate.name() == label.name()));

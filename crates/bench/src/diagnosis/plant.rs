@@ -104,8 +104,8 @@ impl Quota {
             fs::create_dir(&folder)?;
         }
         let made = Self { folder, members: if v2 { "cgroup.procs" } else { "tasks" } };
-        let quota = PERIOD.scaled(share.get()).max(MIN_QUOTA);
-        let period = quota.scaled(1.0 / share.get()).as_micros();
+        let quota = PERIOD.scale_by(share.get()).max(MIN_QUOTA);
+        let period = quota.scale_by(1.0 / share.get()).as_micros();
         let quota = quota.as_micros();
         if v2 {
             fs::write(made.folder.join("cpu.max"), format!("{quota} {period}"))?;

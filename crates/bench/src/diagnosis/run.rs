@@ -7,9 +7,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_experiment::measure_arguments;
-use fullpipe_lab::{Backend, Host, Lab, LabError, Line, Plan, Program, Stdio};
+use fullpipe_lab::{Backend, Host, Lab, LabError, LabPlan, LabProgram, OutputLine, ProgramStdio};
 use fullpipe_model::{application, predict};
 use fullpipe_record::{At, DiagnosisReport, Direction, Measurement, Prediction, Remedy, Request};
 use fullpipe_units::{ByteCount, Span};
@@ -134,8 +134,8 @@ impl Runner<'_> {
     }
 }
 
-fn plan(case: &Case) -> Plan {
-    Plan {
+fn plan(case: &Case) -> LabPlan {
+    LabPlan {
         path: case.path.clone(),
         seed: 1,
         sender: case.sender.clone(),
@@ -183,7 +183,7 @@ impl Scene<'_> {
             _ => return Ok(()),
         };
         let arguments = ["-c".to_owned(), command];
-        let output = self.lab.start_program(host, "sh", &arguments, Stdio::Collected)?.finish(TIMEOUT)?;
+        let output = self.lab.start_program(host, "sh", &arguments, ProgramStdio::Collected)?.finish_within(TIMEOUT)?;
         if output.code == 0 { Ok(()) } else { Err(RunError::NotPlanted(output.stderr.trim().to_owned())) }
     }
 
@@ -191,19 +191,19 @@ impl Scene<'_> {
     /// namespace the kernel takes one that it does not allow to everybody from a route, but not as the default.
     fn route(&self) -> String {
         let control = self.case.request.congestion.as_deref().unwrap_or_default();
-        format!("ip route replace {} dev path0 congctl {control}", self.lab.address(Host::Receiver))
+        format!("ip route replace {} dev path0 congctl {control}", self.lab.host_address(Host::Receiver))
     }
 
     /// Returns the prediction for the load and the first valid run of the load, or the last of [`RUNS`] invalid runs,
     /// whose packets are captured into the folder of captures, if there is one.
     fn observe(&self, request: &Request, captures: Option<&Path>) -> Result<(Prediction, Observation), RunError> {
-        let (sender, receiver) = (self.lab.inspect(Host::Sender)?, self.lab.inspect(Host::Receiver)?);
+        let (sender, receiver) = (self.lab.host_settings(Host::Sender)?, self.lab.host_settings(Host::Receiver)?);
         let prediction = predict(&self.case.path, &sender, &receiver, request);
         let mut runs = 0;
         loop {
             let cross_traffic = self.start_cross_traffic(request)?;
             let observation = self.captured(request, captures)?;
-            cross_traffic.into_iter().try_for_each(|program| program.finish(Duration::ZERO).map(drop))?;
+            cross_traffic.into_iter().try_for_each(|program| program.finish_within(Duration::ZERO).map(drop))?;
             runs += 1;
             if observation.validity().is_valid() || runs == RUNS {
                 return Ok((prediction, observation));
@@ -214,7 +214,7 @@ impl Scene<'_> {
     /// As [`Scene::once`], with captures in `folder` if it is given. A run is invalid if packets are missing in them.
     fn captured(&self, request: &Request, folder: Option<&Path>) -> Result<Observation, RunError> {
         let Some(folder) = folder else { return self.once(request) };
-        let capture = self.lab.capture(folder, &stem(&self.case.name), MAX_CAPTURE)?;
+        let capture = self.lab.start_capture(folder, &stem(&self.case.name), MAX_CAPTURE)?;
         let observed = self.once(request);
         let missed = self.lab.finish_capture(capture)?.missed;
         let mut observation = observed?;
@@ -235,12 +235,12 @@ impl Scene<'_> {
 
     fn measured(&self, request: &Request) -> Result<Measurement, RunError> {
         let near = near_end(request);
-        let server = self.serve(near.peer(), &["--one-off"])?;
-        let watch = self.lab.watch()?;
+        let server = self.serve(near.peer_host(), &["--one-off"])?;
+        let watch = self.lab.start_watch()?;
         let client = self.start(near, &self.client_arguments(near, request))?;
         let measurement = self.finish(client, request, "measurement")?;
-        let validity = watch.finish()?;
-        server.finish(Duration::from_secs(1))?;
+        let validity = watch.finish_watch()?;
+        server.finish_within(Duration::from_secs(1))?;
         Ok(Measurement { validity, ..measurement })
     }
 
@@ -248,12 +248,12 @@ impl Scene<'_> {
     fn watched(&self, request: &Request) -> Result<Watched, RunError> {
         let ssh = Ssh::prepare(self.runner.scratch).map_err(|error| not_planted(&error))?;
         let server =
-            self.lab.start_program(Host::Receiver, "sh", &["-c".to_owned(), ssh.server()], Stdio::Collected)?;
+            self.lab.start_program(Host::Receiver, "sh", &["-c".to_owned(), ssh.server()], ProgramStdio::Collected)?;
         let server = self.once_it_listens(server)?;
-        let script = ssh.client(self.lab.address(Host::Receiver), self.let_through(request.duration));
+        let script = ssh.client(self.lab.host_address(Host::Receiver), self.let_through(request.duration));
         let time = request.duration.as_secs_f64().to_string();
         let arguments = ["diagnose", "--json", "--time", &time, "--", "sh", "-c", &script].map(str::to_owned);
-        let watch = self.lab.watch()?;
+        let watch = self.lab.start_watch()?;
         let client = self.start(Host::Sender, &arguments)?;
         let diagnosis: DiagnosisReport = self.finish(client, request, "diagnosis")?;
         // The first is the transfer that moved most.
@@ -261,8 +261,8 @@ impl Scene<'_> {
         let (transfer, evidence) = largest
             .and_then(|largest| largest.transfer.zip(largest.evidence))
             .ok_or_else(|| RunError::Failed("no transfer was diagnosed".to_owned()))?;
-        let validity = watch.finish()?;
-        server.finish(Duration::ZERO)?;
+        let validity = watch.finish_watch()?;
+        server.finish_within(Duration::ZERO)?;
         let mut controls = evidence.sender_sockets.iter().map(|socket| Some(&socket.congestion));
         if !controls.all(|control| control == request.congestion.as_ref()) {
             return Err(RunError::NotPlanted("its connection has another congestion control".to_owned()));
@@ -273,12 +273,12 @@ impl Scene<'_> {
     /// Returns the bytes that the window of a channel allows in this time: as the watch does not end the program, its
     /// data must.
     fn let_through(&self, time: Span) -> ByteCount {
-        let ceiling = application::named("ssh").and_then(|ssh| ssh.ceiling(self.case.path.rtt()));
+        let ceiling = application::find_application("ssh").and_then(|ssh| ssh.window_ceiling(self.case.path.rtt()));
         ceiling.unwrap_or_default().bytes_in(time)
     }
 
     fn client_arguments(&self, near: Host, request: &Request) -> Vec<String> {
-        let mut arguments = measure_arguments(&self.lab.address(near.peer()).to_string(), request);
+        let mut arguments = measure_arguments(&self.lab.host_address(near.peer_host()).to_string(), request);
         if self.case.plant == Plant::Iperf2 {
             // The server knows clients by what they say, not by the port.
             arguments.extend(["--iperf2", "--port", &PORT.to_string()].map(str::to_owned));
@@ -288,7 +288,7 @@ impl Scene<'_> {
     }
 
     /// Returns the value at `key` of the client's document, also where the test broke off.
-    fn finish<T: DeserializeOwned>(&self, client: Program<'_>, request: &Request, key: &str) -> Result<T, RunError> {
+    fn finish<T: DeserializeOwned>(&self, client: LabProgram<'_>, request: &Request, key: &str) -> Result<T, RunError> {
         let deadline = Instant::now() + Duration::from(request.omit + request.duration) + TIMEOUT;
         let mut printed = String::new();
         while Instant::now() < deadline {
@@ -296,12 +296,12 @@ impl Scene<'_> {
                 return Err(RunError::Interrupted);
             }
             match client.next_line(POLL_INTERVAL) {
-                Line::Text(line) => printed += &line,
-                Line::NotYet => {}
-                Line::End => break,
+                OutputLine::Text(line) => printed += &line,
+                OutputLine::NotYet => {}
+                OutputLine::End => break,
             }
         }
-        let output = client.finish(Duration::from_secs(1))?;
+        let output = client.finish_within(Duration::from_secs(1))?;
         let failed = |error| RunError::Failed(format!("{error}: {}", output.stderr.trim()));
         let mut document: BTreeMap<String, &RawValue> = serde_json::from_str(&printed).map_err(failed)?;
         let part = document.remove(key).ok_or_else(|| RunError::Failed(output.stderr.trim().to_owned()))?;
@@ -309,16 +309,16 @@ impl Scene<'_> {
     }
 
     /// Starts the program under test with whatever holds it back there.
-    fn start(&self, host: Host, arguments: &[String]) -> Result<Program<'_>, RunError> {
+    fn start(&self, host: Host, arguments: &[String]) -> Result<LabProgram<'_>, RunError> {
         let program = self.runner.program.to_string_lossy().into_owned();
         let before = self.wrap.iter().filter(|(held, _)| *held == host).flat_map(|(_, words)| words.clone());
         let mut words: Vec<String> = before.chain([program]).chain(arguments.iter().cloned()).collect();
         let program = words.remove(0);
-        Ok(self.lab.start_program(host, &program, &words, Stdio::Collected)?)
+        Ok(self.lab.start_program(host, &program, &words, ProgramStdio::Collected)?)
     }
 
     /// A far end in `host`, once it can be reached.
-    fn serve(&self, host: Host, flags: &[&str]) -> Result<Program<'_>, RunError> {
+    fn serve(&self, host: Host, flags: &[&str]) -> Result<LabProgram<'_>, RunError> {
         let mut arguments: Vec<String> =
             std::iter::once("serve").chain(flags.iter().copied()).map(str::to_owned).collect();
         if let Plant::SlowFile { host: slow, .. } = self.case.plant
@@ -329,18 +329,18 @@ impl Scene<'_> {
         self.once_it_listens(self.start(host, &arguments)?)
     }
 
-    fn once_it_listens<'p>(&self, server: Program<'p>) -> Result<Program<'p>, RunError> {
+    fn once_it_listens<'p>(&self, server: LabProgram<'p>) -> Result<LabProgram<'p>, RunError> {
         let mut said = String::new();
         let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline && !self.runner.interrupt.load(Ordering::Relaxed) {
             match server.next_line(POLL_INTERVAL) {
-                Line::Text(line) if line.contains(LISTENING) => return Ok(server),
-                Line::Text(line) => said += &line,
-                Line::NotYet => {}
-                Line::End => break,
+                OutputLine::Text(line) if line.contains(LISTENING) => return Ok(server),
+                OutputLine::Text(line) => said += &line,
+                OutputLine::NotYet => {}
+                OutputLine::End => break,
             }
         }
-        said += &server.finish(Duration::ZERO)?.stderr;
+        said += &server.finish_within(Duration::ZERO)?.stderr;
         Err(RunError::Failed(format!("the far end did not come up: {}", said.trim())))
     }
 
@@ -357,11 +357,11 @@ impl Scene<'_> {
     }
 
     /// Starts cross traffic and its server; they end when they are killed.
-    fn start_cross_traffic(&self, main: &Request) -> Result<Vec<Program<'_>>, RunError> {
+    fn start_cross_traffic(&self, main: &Request) -> Result<Vec<LabProgram<'_>>, RunError> {
         let Plant::CrossTraffic(load) = &self.case.plant else { return Ok(Vec::new()) };
         let server = self.serve(Host::Receiver, &["--port", CROSS_TRAFFIC_PORT, "--no-iperf2"])?;
         let load = Request { duration: main.duration + LEAD * 8, ..load.clone() };
-        let mut arguments = measure_arguments(&self.lab.address(Host::Receiver).to_string(), &load);
+        let mut arguments = measure_arguments(&self.lab.host_address(Host::Receiver).to_string(), &load);
         arguments.extend(["--port", CROSS_TRAFFIC_PORT, "--json"].map(str::to_owned));
         let client = self.start(Host::Sender, &arguments)?;
         std::thread::sleep(LEAD.into());
@@ -371,12 +371,12 @@ impl Scene<'_> {
     /// Applies the best remedy that a program can, measures again, and takes it back.
     fn prove(&self, record: &CaseRecord) -> Result<Option<RemedyResult>, RunError> {
         let evidence = record.evidence(record.bandwidth);
-        let advice = remedies(&evidence, &diagnose(&evidence));
+        let advice = find_remedies(&evidence, &diagnose(&evidence));
         let Some((best, predicted)) = best_of(&advice) else { return Ok(None) };
         for (at, changes) in best.by_end() {
             match at {
-                At::Sender => self.lab.apply(Host::Sender, &changes)?,
-                At::Receiver => self.lab.apply(Host::Receiver, &changes)?,
+                At::Sender => self.lab.apply_changes(Host::Sender, &changes)?,
+                At::Receiver => self.lab.apply_changes(Host::Receiver, &changes)?,
                 At::Path | At::Middlebox | At::None => {}
             }
         }
@@ -384,7 +384,7 @@ impl Scene<'_> {
             best.changes.iter().fold(self.case.request.clone(), |request, change| change.applied_to_request(&request));
         let measured = self.observe(&request, None);
         for host in Host::ALL {
-            self.lab.undo(host)?;
+            self.lab.undo_changes(host)?;
         }
         let (_, observation) = measured?;
         let steady = observation.steady().filter(|_| observation.validity().is_valid());

@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_trace::Explained;
+use fullpipe_trace::ExplainedTransfers;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::network::{FAR, Host, Network};
@@ -78,7 +78,7 @@ pub(crate) fn seen(record: &Record, folder: &Path) -> Vec<Seen> {
         name: &record.name,
         expected: &record.expected,
         bandwidth: record.states_rate.then_some(record.bandwidth),
-        explained: Explained::Largest(1),
+        explained: ExplainedTransfers::Largest(1),
     };
     let [near, far] = [Host::Near, Host::Far].map(|host| path(folder, &record.stem(), host));
     // Of a test in both directions the transfer that moved more is judged.

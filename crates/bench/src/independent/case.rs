@@ -82,7 +82,7 @@ impl Case {
     pub(crate) fn path(&self) -> Path {
         let mut path = usual_path(self.path.rtt, self.stated_rate());
         for direction in [&mut path.forward, &mut path.reverse] {
-            direction.queue = Some(self.path.queue.scaled(ON_THE_WIRE / PACKET));
+            direction.queue = Some(self.path.queue.scale_by(ON_THE_WIRE / PACKET));
         }
         let loss = self.path.loss.into_iter().fold(0.0, f64::max);
         path.forward.loss = (loss > 0.0).then(|| Ratio::new(loss));
@@ -91,7 +91,7 @@ impl Case {
 
     /// Returns the rate of the path as `fullpipe` counts it: with all that Ethernet adds to a packet.
     pub(crate) fn stated_rate(&self) -> BitRate {
-        self.path.rate.scaled(ON_THE_WIRE / PACKET)
+        self.path.rate.scale_by(ON_THE_WIRE / PACKET)
     }
 }
 

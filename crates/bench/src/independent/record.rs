@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path as FilePath;
 
-use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_model::predict;
 use fullpipe_record::{Evidence, LegalVerdict, Path, Remedy, Verdict};
 use fullpipe_units::{BitRate, Ratio};
@@ -71,7 +71,7 @@ impl Record {
     pub(crate) fn judge_again(&mut self) {
         let Some(evidence) = &self.evidence else { return };
         let verdict = diagnose(evidence);
-        self.remedies = remedies(evidence, &verdict);
+        self.remedies = find_remedies(evidence, &verdict);
         self.verdict = Some(verdict);
         let tried = self.remedy_result.take().and_then(|result| {
             let remedy = self.remedies.iter().find(|remedy| remedy.id == result.remedy)?;
@@ -97,7 +97,7 @@ impl Record {
         else {
             return;
         };
-        let Some(expected) = LegalVerdict::named(&self.expected) else { return };
+        let Some(expected) = LegalVerdict::from_name(&self.expected) else { return };
         let prediction = &predict(&self.path, sender, receiver, request);
         accuracy.hold_prediction(&Untouched { name: &self.name, expected, prediction, request, steady: *steady });
     }

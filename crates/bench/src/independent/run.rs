@@ -112,7 +112,7 @@ impl Programs<'_> {
             diagnosis.map_or((None, None), |diagnosis| (diagnosis.transfers.into_iter().next(), diagnosis.trial));
         let own = || {
             let stated = case.states_rate.then(|| case.stated_rate());
-            Some(Evidence::of(measurement.as_ref()?, stated, Framing::Ethernet))
+            Some(Evidence::from_measurement(measurement.as_ref()?, stated, Framing::Ethernet))
         };
         let evidence = found.as_ref().and_then(|found| found.evidence.clone()).or_else(own);
         let kept_by_others = self.kept_by_others(&network, case, found.as_ref(), evidence.as_ref(), stop)?;

@@ -125,11 +125,11 @@ mod tests {
     use fullpipe_units::Ratio;
 
     fn judgement(transfer: usize, view: JudgedView, said: &str, confidence: f64) -> Judgement {
-        let legal = LegalVerdict::named(said).unwrap();
+        let legal = LegalVerdict::from_name(said).unwrap();
         let verdict = Verdict {
-            kind: legal.kind(),
-            cause: legal.cause(),
-            at: legal.at(),
+            kind: legal.limit_kind(),
+            cause: legal.limit_cause(),
+            at: legal.limit_place(),
             confidence: Ratio::new(confidence),
             ..diagnose(&evidence())
         };

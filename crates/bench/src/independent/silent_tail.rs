@@ -6,7 +6,7 @@ use std::ops::Range;
 use fullpipe_record::Sample;
 use fullpipe_trace::PacketFile;
 use fullpipe_units::{Span, Time};
-use fullpipe_wire::{Captured, Segment, pcap_record, read_captured};
+use fullpipe_wire::{CapturedContent, CapturedSegment, pcap_record, read_captured};
 
 /// Time from one keepalive to the next.
 const INTERVAL: Span = Span::from_secs(10);
@@ -33,7 +33,7 @@ pub(crate) fn append_silence(samples: &mut Vec<Sample>) {
 struct KeptPacket {
     at: Time,
     header: Vec<u8>,
-    segment: Segment,
+    segment: CapturedSegment,
 }
 
 /// Returns a capture of raw IPv4 with keepalives of the sender behind its last packet, each with its answer.
@@ -47,7 +47,7 @@ pub(crate) fn append_keepalives(file: &[u8]) -> io::Result<Vec<u8>> {
     while let Some(packet) = packets.next_packet().map_err(io::Error::other)? {
         last = packet.at;
         let captured = read_captured(packet.link, packet.bytes, packet.original as usize);
-        let Captured::Tcp(segment) = captured else { continue };
+        let CapturedContent::Tcp(segment) = captured else { continue };
         let header = packet.bytes[..header_length(packet.bytes)].to_vec();
         let kept = KeptPacket { at: packet.at, header, segment };
         *if segment.payload > 0 { &mut data } else { &mut answer } = Some(kept);
@@ -58,7 +58,7 @@ pub(crate) fn append_keepalives(file: &[u8]) -> io::Result<Vec<u8>> {
         let at = last + INTERVAL * number;
         extended.extend(record_of(&data, at, next.wrapping_sub(1), data.segment.acknowledgement));
         // The answer takes as long as the last one did, or no time if that came before the data.
-        let answered = at + answer.at.since(data.at);
+        let answered = at + answer.at.duration_since(data.at);
         extended.extend(record_of(&answer, answered, answer.segment.sequence, next));
     }
     Ok(extended)
@@ -113,10 +113,11 @@ mod tests {
         let mut packets = PacketFile::new(Cursor::new(extended), "extended").unwrap();
         let mut seen = Vec::new();
         while let Some(packet) = packets.next_packet().unwrap() {
-            let Captured::Tcp(segment) = read_captured(packet.link, packet.bytes, packet.original as usize) else {
+            let CapturedContent::Tcp(segment) = read_captured(packet.link, packet.bytes, packet.original as usize)
+            else {
                 panic!("{packet:?}");
             };
-            let millis = packet.at.since(Time::ZERO).as_millis_f64() as u64;
+            let millis = packet.at.duration_since(Time::ZERO).as_millis_f64() as u64;
             seen.push((millis, segment.source.port(), segment.sequence, segment.acknowledgement));
         }
         assert_eq!(seen.len(), 2 + 2 * KEEPALIVES as usize);

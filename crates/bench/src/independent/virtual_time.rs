@@ -11,10 +11,10 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::{Interrupt, simulate_captured};
 use fullpipe_record::{Buffer, Change, HostSettings, Measurement, Request, Transport, Verdict};
 use fullpipe_scenario::{FlagError, PathSpec, parse_path_flag};
-use fullpipe_sim::{CrossTraffic, Plan};
-use fullpipe_trace::{Explained, PacketFile};
+use fullpipe_sim::{CrossTraffic, SimulationPlan};
+use fullpipe_trace::{ExplainedTransfers, PacketFile};
 use fullpipe_units::{BitRate, ByteCount, Span};
-use fullpipe_wire::{Captured as Packet, pcap_header, pcap_record, read_captured};
+use fullpipe_wire::{CapturedContent as Packet, pcap_header, pcap_record, read_captured};
 
 use super::case::{Family, PACKET, SEGMENT, Way};
 use super::draw::draw_way;
@@ -63,7 +63,7 @@ pub(crate) struct VirtualCase {
     /// Seed, number, verdict and parameters.
     pub(crate) name: String,
     expected: &'static str,
-    plan: Plan,
+    plan: SimulationPlan,
     /// The rate of the path, if the user states it.
     stated: Option<BitRate>,
     /// True if the connection stays open for long after the data.
@@ -136,7 +136,7 @@ impl VirtualDraw {
         let has_silent_tail = self.random.chance(SHARE_OF_TAILS);
         let Way { rate, rtt } = self.way;
         let flag = format!("rate={:.0}k,rtt={:.0}us,{}", rate / 1e3, rtt * 1e6, self.path.join(","));
-        let path = parse_path_flag(&flag, &PathSpec::demo())?;
+        let path = parse_path_flag(&flag, &PathSpec::demo_path())?;
         let stated = path.forward.rate.filter(|_| self.states_rate);
         let host = HostSettings::of_linux_6_18();
         let hosts = [host.changed_by(&self.sender), host.changed_by(&self.receiver)];
@@ -150,11 +150,11 @@ impl VirtualDraw {
         );
         let lead = if self.cross_traffic.is_some() { LEAD } else { Span::ZERO };
         let cross_traffic = self.cross_traffic.map(|request| CrossTraffic { request, starts: Span::ZERO });
-        let plan = Plan {
+        let plan = SimulationPlan {
             reads: self.reads,
             cross_traffic: cross_traffic.into_iter().collect(),
             lead,
-            ..Plan::new(path, hosts, self.request, seed ^ index as u64)
+            ..SimulationPlan::new(path, hosts, self.request, seed ^ index as u64)
         };
         let is_rate_asked = self.family != Family::PausingSender;
         Ok(VirtualCase {
@@ -243,7 +243,7 @@ impl VirtualDraw {
     fn bound_window(&mut self) -> &'static str {
         let window = ByteCount::from_f64(self.window());
         if self.family == Family::ReceiveMaximum {
-            self.receiver = vec![Change::TcpRmemMax(window.scaled(1.6))];
+            self.receiver = vec![Change::TcpRmemMax(window.scale_by(1.6))];
             return "receive-window/tcp-rmem-max";
         }
         self.request.buffer = Buffer::Window(window);
@@ -376,7 +376,7 @@ impl VirtualCase {
             name: &self.name,
             expected: self.expected,
             bandwidth: self.stated,
-            explained: Explained::of_test(measurement),
+            explained: ExplainedTransfers::of_test(measurement),
         };
         let seen = [
             (JudgedView::CapturedAtSender, captured.seen(Taken::Sender, &sender, None)),

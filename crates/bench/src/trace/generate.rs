@@ -236,13 +236,13 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use fullpipe_record::CaptureReport;
-    use fullpipe_trace::{Explained, PacketFile, Wanted, read_flows};
+    use fullpipe_trace::{CaptureUse, ExplainedTransfers, PacketFile, read_flows};
 
     fn read(plan: Plan) -> CaptureReport {
         let mut bytes = Vec::new();
         let packets = plan.write(&mut bytes).unwrap();
         let mut file = PacketFile::new(Cursor::new(bytes), "made").unwrap();
-        let wanted = Wanted { explained: Explained::Largest(0), is_compared: false };
+        let wanted = CaptureUse { explained: ExplainedTransfers::Largest(0), is_compared: false };
         let report = read_flows(&mut file, "made", wanted, &AtomicBool::new(false)).report;
         assert_eq!((report.packets, report.segments, &report.notes), (packets, packets, &Vec::new()));
         report

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
-use fullpipe_campaign::{Grid, Length, Next, Plan, run_cost};
+use fullpipe_campaign::{CampaignPlan, CampaignStep, RunLength, SweepGrid, run_cost};
 use fullpipe_record::{SweepAnswer, SweepCell, SweepPlan, SweepReason, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
@@ -60,7 +60,7 @@ pub struct Change {
 
 /// A simulated path.
 pub struct SimulatedPath {
-    pub grid: Grid,
+    pub grid: SweepGrid,
     pub rtt: Span,
     /// Capacity in bits per second.
     pub capacity: f64,
@@ -99,8 +99,8 @@ const DRIFT: (f64, f64) = (0.03, 600.0);
 const DRIFT_OF_READER: (f64, f64) = (0.05, 60.0);
 const BURSTS: f64 = 0.04;
 
-pub fn slac_grid() -> Grid {
-    Grid::between(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap()
+pub fn slac_grid() -> SweepGrid {
+    SweepGrid::from_ranges(ByteCount::from_kib(8)..=ByteCount::from_mib(4), 1..=90).unwrap()
 }
 
 impl SimulatedPath {
@@ -108,7 +108,7 @@ impl SimulatedPath {
         let mut random = Random(Pcg64Mcg::seed_from_u64(seed));
         let grid = slac_grid();
         let cells: Vec<(f64, f64)> =
-            grid.cells().iter().map(|cell| (cell.window.as_f64(), f64::from(cell.streams))).collect();
+            grid.all_cells().iter().map(|cell| (cell.window.as_f64(), f64::from(cell.streams))).collect();
         let (rate, rtt) = random.rate_and_rtt(family);
         let shape = Shape::new(family, rate, rtt, &mut random);
         let truth: Vec<f64> = cells.iter().map(|cell| shape.rate(*cell)).collect();
@@ -129,8 +129,9 @@ impl SimulatedPath {
 
     /// Returns the rates that windows, round-trip time and capacity permit: a prediction that knows no other limit.
     pub fn permitted(&self) -> Vec<BitRate> {
-        let rate = |cell: SweepCell| (cell.product().as_f64() * 8.0 / self.rtt.as_secs_f64()).min(self.capacity);
-        self.grid.cells().into_iter().map(|cell| BitRate::from_bps_f64(rate(cell))).collect()
+        let rate =
+            |cell: SweepCell| (cell.flight_capacity().as_f64() * 8.0 / self.rtt.as_secs_f64()).min(self.capacity);
+        self.grid.all_cells().into_iter().map(|cell| BitRate::from_bps_f64(rate(cell))).collect()
     }
 
     /// Returns the true rates, as a prediction that knows all limits.
@@ -158,16 +159,16 @@ impl SimulatedPath {
     }
 
     fn index(&self, cell: SweepCell) -> usize {
-        self.grid.cells().iter().position(|of| *of == cell).unwrap()
+        self.grid.all_cells().iter().position(|of| *of == cell).unwrap()
     }
 
     pub fn rate(&self, cell: SweepCell) -> f64 {
         self.truth[self.index(cell)]
     }
 
-    fn run(&mut self, cell: SweepCell, reason: SweepReason, plan: &Plan) -> SweepRun {
+    fn run(&mut self, cell: SweepCell, reason: SweepReason, plan: &CampaignPlan) -> SweepRun {
         let index = self.index(cell);
-        let length: Length = plan.length();
+        let length: RunLength = plan.run_length();
         let steady = length.steady.as_secs_f64();
         let correlated = (5.0 * self.rtt.as_secs_f64()).max(0.3);
         let deviation = libm::hypot(self.noise[index], 2.0 * self.noise[index] * (correlated / steady).min(1.0).sqrt());
@@ -177,7 +178,7 @@ impl SimulatedPath {
         let noise = libm::exp(deviation * self.random.normal() + self.drift * share);
         let burst = if self.random.unit() < BURSTS { self.random.between(0.55, 0.9) } else { 1.0 };
         let rate = BitRate::from_bps_f64(self.truth[index] * fall * noise * burst);
-        let cost = run_cost(plan.fixed(), length.total(), rate);
+        let cost = run_cost(plan.fixed_plan(), length.total_time(), rate);
         let idle_rtt = self.rtt + changed.map_or(Span::ZERO, |change| change.rtt);
         self.pass(cost.time.as_secs_f64());
         SweepRun {
@@ -220,14 +221,14 @@ impl SimulatedPath {
     }
 
     /// Carries out `plan`.
-    pub fn runs(&mut self, plan: &Plan) -> Vec<SweepRun> {
+    pub fn runs(&mut self, plan: &CampaignPlan) -> Vec<SweepRun> {
         self.runs_but(plan, |_, _| false)
     }
 
     /// Carries out `plan`; a run after others does not count if `fails` says so.
-    pub fn runs_but(&mut self, plan: &Plan, fails: impl Fn(&[SweepRun], &SweepRun) -> bool) -> Vec<SweepRun> {
+    pub fn runs_but(&mut self, plan: &CampaignPlan, fails: impl Fn(&[SweepRun], &SweepRun) -> bool) -> Vec<SweepRun> {
         let mut runs = Vec::new();
-        while let Next::Run { cell, reason } = plan.next(&runs) {
+        while let CampaignStep::Run { cell, reason } = plan.next_step(&runs) {
             let run = self.run(cell, reason, plan);
             let rate = run.rate.filter(|_| !fails(&runs, &run));
             runs.push(SweepRun { rate, ..run });
@@ -237,22 +238,22 @@ impl SimulatedPath {
 
     /// Carries out a whole campaign.
     pub fn campaign(&mut self) -> Outcome {
-        let plan = Plan::new(self.plan()).unwrap();
+        let plan = CampaignPlan::new(self.plan()).unwrap();
         let runs = self.runs(&plan);
         let begun = runs.iter().scan(0.0, |clock, run| Some(std::mem::replace(clock, *clock + run.took.as_secs_f64())));
         let begun = begun.collect();
-        let answer = plan.answer(&runs);
-        let cells = self.grid.cells();
+        let answer = plan.current_answer(&runs);
+        let cells = self.grid.all_cells();
         let (bytes, time) = (self.truth.iter().sum::<f64>() * 10.0 / 8.0, 20.0 * cells.len() as f64);
         let enough = cells.iter().filter(|cell| self.rate(**cell) >= 0.95 * self.best());
-        let least = enough.map(|cell| cell.product()).min().unwrap();
+        let least = enough.map(|cell| cell.flight_capacity()).min().unwrap();
         let knee = answer.as_ref().map(|answer| answer.knee.cell);
         Outcome {
             rate: knee.map_or(0.0, |knee| self.rate(knee) / self.best()),
-            product: knee.map_or(0.0, |knee| knee.product().as_f64() / least.as_f64()),
+            product: knee.map_or(0.0, |knee| knee.flight_capacity().as_f64() / least.as_f64()),
             bytes: runs.iter().map(|run| run.sent.as_f64()).sum::<f64>() / bytes,
             time: runs.iter().map(|run| run.took.as_secs_f64()).sum::<f64>() / time,
-            segments: plan.segments(&runs),
+            segments: plan.segment_starts(&runs),
             from: plan.counts_from(&runs),
             runs,
             begun,

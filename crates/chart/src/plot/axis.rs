@@ -1,27 +1,29 @@
 //! The axis that all panels share.
 
 use super::Plot;
-use crate::quantity::{Dimension, Unit};
+use crate::quantity::{AxisUnit, Dimension};
 use crate::ticks;
 
 /// Share of an axis of moments or with a logarithmic scale that is left free at each end.
 const MARGIN: f64 = 0.02;
 
 /// An axis from its low to its high end, in the numbers of its dimension.
-pub(super) struct Axis {
+pub(super) struct PlotAxis {
     pub(super) dimension: Dimension,
     pub(super) is_logarithmic: bool,
-    pub(super) unit: Unit,
+    pub(super) unit: AxisUnit,
     low: f64,
     high: f64,
 }
 
-impl Axis {
+impl PlotAxis {
     /// Returns the axis of a plot with at least one point.
-    pub(super) fn of(plot: &Plot) -> Self {
+    pub(super) fn from_plot(plot: &Plot) -> Self {
         let dimension = plot.dimension();
-        let ends =
-            plot.points().map(|point| point.0).fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(x), high.max(x)));
+        let ends = plot
+            .series_points()
+            .map(|point| point.0)
+            .fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(x), high.max(x)));
         let (low, high) = match (dimension, plot.is_logarithmic) {
             (_, true) => {
                 let margin = libm::pow((ends.1 / ends.0).max(1.1), MARGIN);
@@ -37,42 +39,45 @@ impl Axis {
         };
         let high = plot.reaches.map_or(high, |end| high.max(end));
         let high = if high > low { high } else { low + 1.0 };
-        Self { dimension, is_logarithmic: plot.is_logarithmic, unit: dimension.unit(high), low, high }
+        Self { dimension, is_logarithmic: plot.is_logarithmic, unit: dimension.largest_unit(high), low, high }
     }
 
     /// Returns the coordinate of `x` within the drawing: in the unit, from the low end; the logarithm, on such a scale.
     pub(super) fn coordinate(&self, x: f64) -> f64 {
-        if self.is_logarithmic { libm::log(x / self.unit.size) } else { (x - self.origin()) / self.unit.size }
+        if self.is_logarithmic { libm::log(x / self.unit.size) } else { (x - self.axis_origin()) / self.unit.size }
     }
 
     /// Returns the place at coordinate 0: a moment of an axis of dates, whose numbers are long.
-    pub(super) fn origin(&self) -> f64 {
+    pub(super) fn axis_origin(&self) -> f64 {
         if self.dimension == Dimension::Date { libm::floor(self.low) } else { 0.0 }
     }
 
-    pub(super) fn ends(&self) -> (f64, f64) {
+    pub(super) fn axis_ends(&self) -> (f64, f64) {
         (self.coordinate(self.low), self.coordinate(self.high))
     }
 
     /// Returns the place of `x` between 0 and 1.
-    pub(super) fn share(&self, x: f64) -> f64 {
-        let (low, high) = self.ends();
+    pub(super) fn value_position(&self, x: f64) -> f64 {
+        let (low, high) = self.axis_ends();
         (self.coordinate(x) - low) / (high - low)
     }
 
     /// Returns about `count` ticks with their labels; the first has the unit, if the axis has no name.
-    pub(super) fn ticks(&self, count: f64, has_name: bool) -> Vec<(f64, String)> {
+    pub(super) fn labelled_ticks(&self, count: f64, has_name: bool) -> Vec<(f64, String)> {
         if self.dimension == Dimension::Date {
-            return ticks::dates(self.low, self.high, count);
+            return ticks::date_ticks(self.low, self.high, count);
         }
         let unit = self.unit;
         let places = if self.is_logarithmic {
-            ticks::logarithmic(self.dimension, self.low, self.high)
+            ticks::logarithmic_ticks(self.dimension, self.low, self.high)
         } else {
-            ticks::linear(self.low / unit.size, self.high / unit.size, count).iter().map(|at| at * unit.size).collect()
+            ticks::linear_ticks(self.low / unit.size, self.high / unit.size, count)
+                .iter()
+                .map(|at| at * unit.size)
+                .collect()
         };
         let label = |(index, place): (usize, f64)| {
-            let number = ticks::label(self.dimension, place, unit.size);
+            let number = ticks::tick_label(self.dimension, place, unit.size);
             let has_unit = index == 0 && !has_name && !unit.name.is_empty();
             (place, if has_unit { format!("{number} {}", unit.name) } else { number })
         };
@@ -81,17 +86,17 @@ impl Axis {
 }
 
 /// The axis of a panel's values, from zero.
-pub(super) struct Height {
+pub(super) struct ValueAxis {
     pub(super) dimension: Dimension,
-    pub(super) unit: Unit,
+    pub(super) unit: AxisUnit,
     /// End, in the unit.
     pub(super) end: f64,
 }
 
-impl Height {
+impl ValueAxis {
     /// Returns the axis of values up to `most`.
-    pub(super) fn of(dimension: Dimension, most: f64) -> Self {
-        let unit = dimension.unit(most);
+    pub(super) fn with_maximum(dimension: Dimension, most: f64) -> Self {
+        let unit = dimension.largest_unit(most);
         let end = ticks::end_of(most / unit.size, 4.0);
         Self { dimension, unit, end: if end > 0.0 { end } else { 1.0 } }
     }
@@ -102,12 +107,12 @@ impl Height {
     }
 
     /// Returns the place of a value between 0 and 1.
-    pub(super) fn share(&self, value: f64) -> f64 {
+    pub(super) fn value_position(&self, value: f64) -> f64 {
         value / self.unit.size / self.end
     }
 }
 
 /// Returns a name with a unit behind it, if there is one.
-pub(super) fn with_unit(name: &str, unit: Unit) -> String {
+pub(super) fn with_unit(name: &str, unit: AxisUnit) -> String {
     if unit.name.is_empty() { name.to_owned() } else { format!("{name}, {}", unit.name) }
 }

@@ -1,10 +1,10 @@
 //! A plot as text.
 
-use super::axis::{Axis, Height, with_unit};
-use super::{Mark, Panel, Plot};
-use crate::braille::Grid;
+use super::axis::{PlotAxis, ValueAxis, with_unit};
+use super::{Panel, Plot, SeriesForm};
+use crate::braille::DotGrid;
 use crate::quantity::Dimension;
-use crate::svg::cut;
+use crate::svg::cut_text;
 
 /// Usual characters of a line.
 pub(super) const WIDTH: usize = 80;
@@ -23,39 +23,41 @@ pub(super) const LINES: [usize; 2] = [7, 5];
 
 /// Returns the plot in lines of `width` characters, with `lines` of each panel, of which the last is for all further
 /// ones.
-pub(super) fn text(plot: &Plot, width: usize, lines: &[usize]) -> String {
-    let axis = Axis::of(plot);
+pub(super) fn plot_text(plot: &Plot, width: usize, lines: &[usize]) -> String {
+    let axis = PlotAxis::from_plot(plot);
     let last = lines.last().copied().unwrap_or(1);
     let lines = lines.iter().copied().chain(std::iter::repeat(last));
     let panels = plot.panels.iter().zip(lines);
     let mut text: String = panels.map(|(panel, lines)| draw_panel(panel, &axis, width, lines.max(1))).collect();
-    text += &across(plot, &axis, width);
+    text += &tick_line(plot, &axis, width);
     text
 }
 
-fn draw_panel(panel: &Panel, axis: &Axis, width: usize, lines: usize) -> String {
-    let values = Height::of(panel.dimension(), panel.most());
-    let mut grid = Grid::new(width - LEFT, lines);
+fn draw_panel(panel: &Panel, axis: &PlotAxis, width: usize, lines: usize) -> String {
+    let values = ValueAxis::with_maximum(panel.dimension(), panel.max_value());
+    let mut grid = DotGrid::new(width - LEFT, lines);
     for series in &panel.series {
-        let at = |point: (f64, f64)| (axis.share(point.0), values.share(point.1));
-        let points: Vec<(f64, f64)> = series.vertices().into_iter().map(at).collect();
+        let at = |point: (f64, f64)| (axis.value_position(point.0), values.value_position(point.1));
+        let points: Vec<(f64, f64)> = series.line_vertices().into_iter().map(at).collect();
         match series.mark {
-            Mark::Line | Mark::Steps | Mark::Bars => points.windows(2).for_each(|pair| grid.line(pair[0], pair[1])),
-            Mark::Ranges => points.chunks_exact(2).for_each(|pair| grid.line(pair[0], pair[1])),
-            Mark::Dots => {}
+            SeriesForm::Line | SeriesForm::Steps | SeriesForm::Bars => {
+                points.windows(2).for_each(|pair| grid.draw_line(pair[0], pair[1]))
+            }
+            SeriesForm::Ranges => points.chunks_exact(2).for_each(|pair| grid.draw_line(pair[0], pair[1])),
+            SeriesForm::Dots => {}
         }
         for (x, y) in points {
-            grid.dot(x, y);
+            grid.draw_dot(x, y);
         }
     }
-    let mut text = format!("{}\n", head(panel, &values, width));
-    for (index, line) in grid.lines().iter().enumerate() {
+    let mut text = format!("{}\n", panel_head(panel, &values, width));
+    for (index, line) in grid.text_lines().iter().enumerate() {
         let label = match index {
-            0 => crate::ticks::label(values.dimension, values.end, 1.0),
+            0 => crate::ticks::tick_label(values.dimension, values.end, 1.0),
             _ if index + 1 == lines => "0".to_owned(),
             // The middle of numbers need not be one.
             _ if index == lines / 2 && values.dimension != Dimension::Count => {
-                crate::ticks::label(values.dimension, values.end / 2.0, 1.0)
+                crate::ticks::tick_label(values.dimension, values.end / 2.0, 1.0)
             }
             _ => String::new(),
         };
@@ -66,23 +68,23 @@ fn draw_panel(panel: &Panel, axis: &Axis, width: usize, lines: usize) -> String 
 }
 
 /// Returns the name of the panel with its unit, and the labels of series and levels at the right.
-fn head(panel: &Panel, values: &Height, width: usize) -> String {
-    let name = cut(&with_unit(&panel.name, values.unit), 30.min(width / 2));
+fn panel_head(panel: &Panel, values: &ValueAxis, width: usize) -> String {
+    let name = cut_text(&with_unit(&panel.name, values.unit), 30.min(width / 2));
     let series = panel.series.iter().filter_map(|series| series.label.clone());
     let labels = series.chain(panel.levels.iter().map(|level| level.label.clone()));
     let labels: Vec<String> = labels.filter(|label| !label.is_empty()).collect();
-    let labels = cut(&labels.join(" · "), width - 2 - name.chars().count());
+    let labels = cut_text(&labels.join(" · "), width - 2 - name.chars().count());
     let gap = width.saturating_sub(name.chars().count() + labels.chars().count());
     format!("{name}{}{labels}", " ".repeat(gap)).trim_end().to_owned()
 }
 
 /// Returns the line of ticks below the last panel.
-fn across(plot: &Plot, axis: &Axis, width: usize) -> String {
+fn tick_line(plot: &Plot, axis: &PlotAxis, width: usize) -> String {
     let mut line = vec![' '; width];
     let mut free = 0;
-    for (place, label) in axis.ticks(TICKS * width as f64 / WIDTH as f64, plot.axis.is_some()) {
+    for (place, label) in axis.labelled_ticks(TICKS * width as f64 / WIDTH as f64, plot.axis.is_some()) {
         let length = label.chars().count();
-        let middle = LEFT + (axis.share(place) * (width - LEFT - 1) as f64) as usize;
+        let middle = LEFT + (axis.value_position(place) * (width - LEFT - 1) as f64) as usize;
         let begin = middle.saturating_sub(length / 2).min(width.saturating_sub(length));
         if begin >= free && length <= width {
             line.splice(begin..begin + length, label.chars());
@@ -91,7 +93,7 @@ fn across(plot: &Plot, axis: &Axis, width: usize) -> String {
     }
     let ticks = line.into_iter().collect::<String>();
     let name = plot.axis.as_ref().map_or_else(String::new, |name| {
-        format!("{:>LEFT$}{}\n", "", cut(&with_unit(name, axis.unit), 60.min(width - LEFT)))
+        format!("{:>LEFT$}{}\n", "", cut_text(&with_unit(name, axis.unit), 60.min(width - LEFT)))
     });
     format!("{}\n{name}", ticks.trim_end())
 }

@@ -6,32 +6,32 @@ use std::time::{Duration, Instant};
 use fullpipe_record::CopyProgress;
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::common::Tally;
+use crate::common::CopyCounts;
 
 /// Time between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Makes progress of counts.
-pub(super) struct Meter<'t> {
-    tally: &'t Tally,
+pub(super) struct ProgressMeter<'t> {
+    tally: &'t CopyCounts,
     at: Instant,
     verified: u64,
 }
 
-impl<'t> Meter<'t> {
-    pub(super) fn new(tally: &'t Tally) -> Self {
+impl<'t> ProgressMeter<'t> {
+    pub(super) fn new(tally: &'t CopyCounts) -> Self {
         Self { tally, at: Instant::now(), verified: 0 }
     }
 
     /// Returns the progress, if it is time for that and something is wanted.
-    pub(super) fn progress(&mut self) -> Option<CopyProgress> {
+    pub(super) fn take_progress(&mut self) -> Option<CopyProgress> {
         let elapsed = self.at.elapsed();
         let wanted = self.tally.wanted.load(Ordering::Relaxed);
         if elapsed < PROGRESS_INTERVAL || wanted == 0 {
             return None;
         }
         let verified = self.tally.verified.load(Ordering::Relaxed);
-        let rate = BitRate::of(ByteCount::new(verified - self.verified), elapsed.into());
+        let rate = BitRate::from_bytes_in(ByteCount::new(verified - self.verified), elapsed.into());
         (self.at, self.verified) = (Instant::now(), verified);
         Some(CopyProgress { verified: ByteCount::new(verified), wanted: ByteCount::new(wanted), rate })
     }

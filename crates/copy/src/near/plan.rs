@@ -2,28 +2,28 @@
 
 use std::path::PathBuf;
 
-use crate::options::{CopyError, CopyOptions, FarHost, Place};
+use crate::options::{CopyError, CopyOptions, CopyPath, FarHost};
 use crate::root::from_home;
-use crate::walk::top;
+use crate::walk::receiver_name;
 
 /// The places of a copy, of which one is far.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct CopyPlan {
     pub(super) host: FarHost,
     pub(super) far_sends: bool,
     pub(super) near: Vec<PathBuf>,
     pub(super) far: Vec<Vec<u8>>,
 }
 
-impl Plan {
-    pub(super) fn of(options: &CopyOptions) -> Result<Self, CopyError> {
+impl CopyPlan {
+    pub(super) fn from_options(options: &CopyOptions) -> Result<Self, CopyError> {
         const ONE_HOST: CopyError =
             CopyError::Places("all sources must be at one end, and the destination at the other");
         let (mut near, mut far, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
         for source in &options.sources {
             match source {
-                Place::Near(path) => near.push(path.clone()),
-                Place::Far { host, path } => {
+                CopyPath::Near(path) => near.push(path.clone()),
+                CopyPath::Far { host, path } => {
                     hosts.push(host.clone());
                     far.push(path.clone());
                 }
@@ -31,14 +31,14 @@ impl Plan {
         }
         let far_sends = near.is_empty();
         match &options.destination {
-            Place::Near(path) => near.push(path.clone()),
-            Place::Far { host, path } => {
+            CopyPath::Near(path) => near.push(path.clone()),
+            CopyPath::Far { host, path } => {
                 hosts.push(host.clone());
                 far.push(path.clone());
             }
         }
         hosts.dedup();
-        let is_near = matches!(options.destination, Place::Near(_));
+        let is_near = matches!(options.destination, CopyPath::Near(_));
         let fits = if far_sends { is_near && near.len() == 1 } else { !is_near && far.len() == 1 };
         match (<[FarHost; 1]>::try_from(hosts), fits && !options.sources.is_empty()) {
             (Ok([host]), true) => Ok(Self { host, far_sends, near, far }),
@@ -52,13 +52,13 @@ impl Plan {
     }
 
     /// Returns the names at the top that the far end may send; any if what is in a folder was asked for.
-    pub(super) fn tops(&self) -> Option<Vec<Vec<u8>>> {
+    pub(super) fn expected_tops(&self) -> Option<Vec<Vec<u8>>> {
         let name = |path: &Vec<u8>| {
             let path = match self.host {
                 FarHost::Ssh { .. } => from_home(path),
                 FarHost::Server { .. } => path,
             };
-            top(path).map(<[u8]>::to_vec)
+            receiver_name(path).map(<[u8]>::to_vec)
         };
         self.far.iter().map(name).collect()
     }
@@ -67,11 +67,11 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Transport;
+    use crate::options::DataTransport;
     use fullpipe_units::Span;
 
-    fn plan(sources: &[&str], destination: &str) -> Result<Plan, String> {
-        let place = |text: &&str| Place::read(text.as_bytes()).unwrap();
+    fn plan(sources: &[&str], destination: &str) -> Result<CopyPlan, String> {
+        let place = |text: &&str| CopyPath::parse_path(text.as_bytes()).unwrap();
         let options = CopyOptions {
             sources: sources.iter().map(place).collect(),
             destination: place(&destination),
@@ -83,7 +83,7 @@ mod tests {
             limit: None,
             ports: None,
             streams: None,
-            transport: Transport::Auto,
+            transport: DataTransport::Auto,
             verify_disk: false,
             scavenge: false,
             no_bbr: false,
@@ -93,13 +93,13 @@ mod tests {
             unencrypted: Vec::new(),
             key: None,
         };
-        Plan::of(&options).map_err(|error| error.to_string())
+        CopyPlan::from_options(&options).map_err(|error| error.to_string())
     }
 
     #[test]
     fn one_end_is_near_and_one_far() {
         let up = plan(&["a", "b"], "me@host:dir").unwrap();
-        assert_eq!((up.far_sends, up.host.name(), up.near.len(), up.far.len()), (false, "host", 2, 1));
+        assert_eq!((up.far_sends, up.host.host_name(), up.near.len(), up.far.len()), (false, "host", 2, 1));
         let down = plan(&["host:a", "host:b"], "dir").unwrap();
         assert_eq!((down.far_sends, down.near.len(), down.far.len()), (true, 1, 2));
         for (sources, destination) in
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_far_end_may_send_only_what_was_asked_for() {
-        let tops = |sources: &[&str]| plan(sources, "dir").unwrap().tops();
+        let tops = |sources: &[&str]| plan(sources, "dir").unwrap().expected_tops();
         assert_eq!(tops(&["h:/a/b", "h:c"]), Some(vec![b"b".to_vec(), b"c".to_vec()]));
         assert_eq!(tops(&["h:~/a", "h:wait..", "h:b/~"]), Some(vec![b"a".to_vec(), b"wait..".to_vec(), b"~".to_vec()]));
         for whole in ["h:/a/b/", "h:", "h:~", "h:~/", "h:..", "h:a/..", "h:a/.", "h:/"] {

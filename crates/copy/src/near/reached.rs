@@ -9,28 +9,28 @@ use std::thread;
 use std::time::Duration;
 
 use fullpipe_record::{CopyTransport, HostSettings};
-use fullpipe_transfer::{Message, Ready};
+use fullpipe_transfer::{CopyAnswer, CopyMessage};
 use fullpipe_units::Span;
 
-use crate::connect::Credentials;
-use crate::control::Outgoing;
-use crate::data_stream::{Connections, DataStream};
-use crate::joining::Early;
+use crate::connect::CopyCredentials;
+use crate::control::MessageSender;
+use crate::data_stream::{DataConnections, DataStream};
+use crate::joining::EarlyConnections;
 use crate::locks::lock;
 use crate::options::FarHost;
 use crate::quic::{self, HANDSHAKE_DEADLINE, QuicConnection};
 
 /// The connections for data.
-pub(super) struct Connected {
-    pub(super) connections: Connections,
+pub(super) struct ConnectedData {
+    pub(super) connections: DataConnections,
     pub(super) transport: CopyTransport,
     pub(super) reason: String,
 }
 
 /// A far end that has answered, and what both ends know.
-pub(super) struct Reached<'r> {
-    pub(super) out: &'r Outgoing,
-    pub(super) ready: &'r Ready,
+pub(super) struct ReachedFarEnd<'r> {
+    pub(super) out: &'r MessageSender,
+    pub(super) ready: &'r CopyAnswer,
     /// The name of the far host, and the way to it.
     pub(super) way: &'r FarHost,
     /// The addresses of the far host.
@@ -38,37 +38,37 @@ pub(super) struct Reached<'r> {
     /// The address of a server that was called, which is the first of `hosts`, and the round-trip
     /// time to it.
     pub(super) server: Option<(SocketAddr, Span)>,
-    pub(super) credentials: &'r Credentials,
+    pub(super) credentials: &'r CopyCredentials,
     pub(super) secret: &'r [u8; 32],
     /// Connections for data to a server that were begun before it answered.
-    pub(super) early: Mutex<Option<Early>>,
+    pub(super) early: Mutex<Option<EarlyConnections>>,
     /// Settings of this host and of its own.
     pub(super) settings: [&'r HostSettings; 2],
     /// The transfer has ended, so that no way for data is searched for any more.
     pub(super) is_over: AtomicBool,
 }
 
-impl Reached<'_> {
+impl ReachedFarEnd<'_> {
     /// Says which connections carry data.
-    pub(super) fn carry(&self, count: u16, active: u16, quic: u16) {
-        self.out.send(&Message::Streams { count, active, quic });
+    pub(super) fn announce_streams(&self, count: u16, active: u16, quic: u16) {
+        self.out.send_message(&CopyMessage::Streams { count, active, quic });
     }
 
     /// Returns as many connections as `count` says, of those that were begun before the server answered.
     pub(super) fn join_early(&self, count: &mut dyn FnMut(Span) -> u16) -> Vec<DataStream> {
         match (&self.server, lock(&self.early).take()) {
-            (Some((_, rtt)), Some(early)) => early.join(self.secret, count(*rtt)),
+            (Some((_, rtt)), Some(early)) => early.take_joined(self.secret, count(*rtt)),
             _ => Vec::new(),
         }
     }
 
-    pub(super) fn without_connections(&self, reason: String) -> Connected {
-        self.carry(0, 0, 0);
+    pub(super) fn without_connections(&self, reason: String) -> ConnectedData {
+        self.announce_streams(0, 0, 0);
         let transport = match self.way {
             FarHost::Ssh { .. } => CopyTransport::Ssh,
             FarHost::Server { .. } => CopyTransport::Call,
         };
-        Connected { connections: Connections::none(), transport, reason }
+        ConnectedData { connections: DataConnections::without_streams(), transport, reason }
     }
 
     /// Begins to call the far end by QUIC; the connection comes out of what is returned, unless it cannot be made.
@@ -76,7 +76,7 @@ impl Reached<'_> {
         let (made, receiver) = channel();
         let (hosts, port, secret) = (self.hosts.clone(), self.ready.quic_port, *self.secret);
         let work = move || {
-            if let Ok(connection) = quic::dial(&hosts, port, &secret, HANDSHAKE_DEADLINE) {
+            if let Ok(connection) = quic::dial_quic(&hosts, port, &secret, HANDSHAKE_DEADLINE) {
                 // No thread waits for it if TCP was quicker.
                 let _ = made.send(connection);
             }
@@ -92,6 +92,6 @@ impl Reached<'_> {
         if self.ready.quic_port == 0 {
             return Err(io::Error::other("it has no free port of the range"));
         }
-        quic::dial(&self.hosts, self.ready.quic_port, self.secret, deadline)
+        quic::dial_quic(&self.hosts, self.ready.quic_port, self.secret, deadline)
     }
 }

@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fullpipe_record::{CopyLimit, CopyReport, CopyTransport};
-use fullpipe_transfer::hexadecimal;
+use fullpipe_transfer::to_hexadecimal;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-use super::Run;
+use super::NearCopy;
 use crate::session::BothFigures;
 use crate::summary::{Figures, is_limited};
 
 /// The way that data took, for the report.
-pub(super) struct Way {
+pub(super) struct DataRoute {
     pub(super) transport: CopyTransport,
     pub(super) rtt: Option<Span>,
     pub(super) reason: String,
@@ -21,21 +21,23 @@ pub(super) struct Way {
     pub(super) set_up: Duration,
 }
 
-impl Run {
-    pub(super) fn report(&self, way: Way, figures: BothFigures, duration: Duration) -> CopyReport {
+impl NearCopy {
+    pub(super) fn to_report(&self, way: DataRoute, figures: BothFigures, duration: Duration) -> CopyReport {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (tally, data) = (&self.tally, duration.saturating_sub(way.set_up));
         let transferred = ByteCount::new(count(&tally.verified));
         let saved = ByteCount::new(count(&tally.saved));
         let crossed = transferred.saturating_sub(saved);
-        let rate = BitRate::of(transferred, data.into());
+        let rate = BitRate::from_bytes_in(transferred, data.into());
         let has_crossed = transferred > ByteCount::ZERO;
         let limit = || match way.transport {
-            _ if is_limited(BitRate::of(crossed, data.into()), self.options.limit) => Some(CopyLimit::RateLimit),
+            _ if is_limited(BitRate::from_bytes_in(crossed, data.into()), self.options.limit) => {
+                Some(CopyLimit::RateLimit)
+            }
             CopyTransport::Ssh => Some(CopyLimit::Ssh),
             // Its windows are not sampled.
             CopyTransport::Call => None,
-            _ => Some(Figures::limit(&figures.sender, &figures.receiver, way.streams, data)),
+            _ => Some(Figures::copy_limit(&figures.sender, &figures.receiver, way.streams, data)),
         };
         let limit = has_crossed.then(limit).flatten();
         let files = count(&tally.files);
@@ -49,13 +51,13 @@ impl Run {
             present: count(&tally.present),
             deleted: count(&tally.deleted),
             failed: count(&tally.failed),
-            failures: tally.failures(),
+            failures: tally.failure_names(),
             left_out: count(&tally.left_out),
             left_out_entries: tally.left_out_entries(),
             duration: duration.into(),
             set_up: way.set_up.into(),
             rate,
-            digest: tally.digest().filter(|_| files == 1).map(|digest| hexadecimal(&digest)),
+            digest: tally.last_digest().filter(|_| files == 1).map(|digest| to_hexadecimal(&digest)),
             transport: has_crossed.then_some(transport),
             streams: way.streams,
             reason: way.reason,

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use fullpipe_model::improvement::can_tolerate_loss;
 use fullpipe_record::{CopyTransport, HostSettings};
-use fullpipe_transfer::Message;
-use fullpipe_units::{Span, printable};
+use fullpipe_transfer::CopyMessage;
+use fullpipe_units::{Span, printable_line};
 
-use super::reached::{Connected, Reached};
-use super::{POLL_INTERVAL, Run};
+use super::reached::{ConnectedData, ReachedFarEnd};
+use super::{NearCopy, POLL_INTERVAL};
 use crate::address::at_port;
-use crate::connect::{CONNECT_DEADLINE, Listener, dial, dial_at_once};
-use crate::data_stream::{Connections, DataStream};
-use crate::options::{FarHost, Transport};
+use crate::connect::{CONNECT_DEADLINE, DataListener, dial_at_once, dial_hosts};
+use crate::data_stream::{DataConnections, DataStream};
+use crate::options::{DataTransport, FarHost};
 use crate::quic::{HANDSHAKE_DEADLINE, QuicConnection, QuicListener, USUAL_STREAMS};
-use crate::tuning::{Choice, MAX_CHOSEN, choose, quic_reason};
+use crate::tuning::{ConnectionChoice, MAX_CHOSEN, choose_connections, quic_reason};
 
 /// Time for the handshake of a QUIC connection that nothing waits for but the data, if round trips are short.
 const SHORT_HANDSHAKE: Span = Span::from_millis(300);
@@ -28,56 +28,56 @@ const MESSAGE_TIME: Duration = Duration::from_secs(1);
 /// The round-trip time from which windows of 64 KiB are short.
 const LONG_FOR_A_WINDOW: Span = Span::from_millis(2);
 
-impl Run {
+impl NearCopy {
     /// Returns the number of connections to make before the server has answered. Its settings are
     /// not known yet; mostly they are like those of this host.
     pub(super) fn early_connections(&self, rtt: Span, own: &HostSettings) -> u16 {
         let options = &self.options;
         // Unencrypted data takes the port that the server answers with.
-        if options.dry_run || options.transport == Transport::Quic || !options.unencrypted.is_empty() {
+        if options.dry_run || options.transport == DataTransport::Quic || !options.unencrypted.is_empty() {
             return 0;
         }
-        self.choice(rtt, [own, own]).count.min(MAX_CHOSEN)
+        self.connection_choice(rtt, [own, own]).count.min(MAX_CHOSEN)
     }
 
     /// Makes connections for data: to the far end, from it, or none, so that ssh carries the data.
-    pub(super) fn connect(&self, far: &Reached<'_>) -> Connected {
+    pub(super) fn connect_data(&self, far: &ReachedFarEnd<'_>) -> ConnectedData {
         if self.options.dry_run {
             return far.without_connections("nothing is copied: this is a dry run".to_owned());
         }
-        if self.options.transport != Transport::Quic {
+        if self.options.transport != DataTransport::Quic {
             return self.connect_by_tcp(far);
         }
         match self.connect_by_quic(far) {
             Ok(connected) => connected,
             Err(why) => {
-                let Connected { connections, transport, reason } = self.connect_by_tcp(far);
-                Connected { connections, transport, reason: format!("{reason}; not QUIC, because {why}") }
+                let ConnectedData { connections, transport, reason } = self.connect_by_tcp(far);
+                ConnectedData { connections, transport, reason: format!("{reason}; not QUIC, because {why}") }
             }
         }
     }
 
-    fn connect_by_tcp(&self, far: &Reached<'_>) -> Connected {
-        let choice = |rtt| self.choice(rtt, far.settings);
+    fn connect_by_tcp(&self, far: &ReachedFarEnd<'_>) -> ConnectedData {
+        let choice = |rtt| self.connection_choice(rtt, far.settings);
         let mut chosen = None;
-        let why = match self.reach(far, &mut |rtt| chosen.insert(choice(rtt)).count) {
+        let why = match self.dial_far_end(far, &mut |rtt| chosen.insert(choice(rtt)).count) {
             Ok(streams) => {
-                let rtt = streams.first().and_then(DataStream::rtt).unwrap_or_default();
+                let rtt = streams.first().and_then(DataStream::min_rtt).unwrap_or_default();
                 return self.connected_by_tcp(far, streams, rtt, chosen.unwrap_or_else(|| choice(rtt)));
             }
             Err(why) => why,
         };
         match self.find_another_way(far) {
             Some(AnotherWay::FromFarEnd(listener, first)) => {
-                let rtt = first.rtt().unwrap_or_default();
-                let Choice { count, active, reason } = choice(rtt);
-                far.carry(count, active, 0);
+                let rtt = first.min_rtt().unwrap_or_default();
+                let ConnectionChoice { count, active, reason } = choice(rtt);
+                far.announce_streams(count, active, 0);
                 let mut streams = vec![*first];
-                streams.extend(listener.take(usize::from(count) - 1, CONNECT_DEADLINE));
-                let encryption = self.encryption(&streams);
+                streams.extend(listener.take_streams(usize::from(count) - 1, CONNECT_DEADLINE));
+                let encryption = self.encryption_note(&streams);
                 let reason = format!("{reason}{encryption}; they come from the far end, because {why}");
-                let connections = Connections { streams, active, quic: None, rtt };
-                return Connected { connections, transport: CopyTransport::TcpFromFarEnd, reason };
+                let connections = DataConnections { streams, active, quic: None, rtt };
+                return ConnectedData { connections, transport: CopyTransport::TcpFromFarEnd, reason };
             }
             Some(AnotherWay::Quic(connection)) => {
                 let mut connected = self.connected_by_quic(far, connection, CopyTransport::Quic);
@@ -96,29 +96,31 @@ impl Run {
     }
 
     /// Chooses the number of TCP connections. `settings` are those of this host and the other one.
-    fn choice(&self, rtt: Span, settings: [&HostSettings; 2]) -> Choice {
+    fn connection_choice(&self, rtt: Span, settings: [&HostSettings; 2]) -> ConnectionChoice {
         let ends = self.sender_first(settings);
         let may_use_bbr = !self.options.no_bbr && can_tolerate_loss(ends[0]);
-        choose(self.options.streams, may_use_bbr, rtt, ends)
+        choose_connections(self.options.streams, may_use_bbr, rtt, ends)
     }
 
     /// Asks the far end for a TCP connection, and meanwhile calls it by QUIC, where this end cannot reach it by TCP.
-    fn find_another_way(&self, far: &Reached<'_>) -> Option<AnotherWay> {
-        let listener = Listener::start(None, self.options.ports.unwrap_or_default(), far.credentials).ok();
-        let called = (self.options.transport == Transport::Auto).then(|| far.begin_to_dial_quic());
+    fn find_another_way(&self, far: &ReachedFarEnd<'_>) -> Option<AnotherWay> {
+        let listener =
+            DataListener::start_listening(None, self.options.ports.unwrap_or_default(), far.credentials).ok();
+        let called = (self.options.transport == DataTransport::Auto).then(|| far.begin_to_dial_quic());
         let mut until = Instant::now() + CONNECT_DEADLINE;
         let Some(listener) = listener else {
             return called?.recv_timeout(CONNECT_DEADLINE).ok().map(AnotherWay::Quic);
         };
-        far.out.send(&Message::Dial { port: listener.port });
+        far.out.send_message(&CopyMessage::Dial { port: listener.port });
         let mut quic = None;
         while Instant::now() < until && !far.is_over.load(Ordering::Relaxed) {
-            if let Some(first) = listener.take(1, POLL_INTERVAL).pop() {
+            if let Some(first) = listener.take_streams(1, POLL_INTERVAL).pop() {
                 return Some(AnotherWay::FromFarEnd(listener, Box::new(first)));
             }
             if let Some(connection) = called.as_ref().and_then(|called| called.try_recv().ok()) {
                 // A TCP connection takes three more round trips, if it comes.
-                until = until.min(Instant::now() + Duration::from((connection.rtt() * 4).max(SHORT_HANDSHAKE)));
+                until =
+                    until.min(Instant::now() + Duration::from((connection.handshake_rtt() * 4).max(SHORT_HANDSHAKE)));
                 quic = Some(connection);
             }
         }
@@ -126,7 +128,13 @@ impl Run {
     }
 
     /// Chooses among TCP connections that were made, and QUIC in their place or next to them.
-    fn connected_by_tcp(&self, far: &Reached<'_>, streams: Vec<DataStream>, rtt: Span, choice: Choice) -> Connected {
+    fn connected_by_tcp(
+        &self,
+        far: &ReachedFarEnd<'_>,
+        streams: Vec<DataStream>,
+        rtt: Span,
+        choice: ConnectionChoice,
+    ) -> ConnectedData {
         let why = self.reason_for_quic(far, &streams, rtt);
         let dialled = why.map(|why| (why, far.dial_quic((rtt * 4).max(SHORT_HANDSHAKE).into())));
         let (quic, note) = match dialled {
@@ -142,14 +150,18 @@ impl Run {
             Some((_, Err(error))) => (None, format!("; QUIC does not stand by, because UDP does not pass ({error})")),
             None => (None, String::new()),
         };
-        let Choice { active, reason, .. } = choice;
-        far.carry(streams.len() as u16, active, quic.as_ref().map_or(0, |(_, streams)| *streams));
-        let reason = reason + self.encryption(&streams) + &note;
-        Connected { connections: Connections { streams, active, quic, rtt }, transport: CopyTransport::Tcp, reason }
+        let ConnectionChoice { active, reason, .. } = choice;
+        far.announce_streams(streams.len() as u16, active, quic.as_ref().map_or(0, |(_, streams)| *streams));
+        let reason = reason + self.encryption_note(&streams) + &note;
+        ConnectedData {
+            connections: DataConnections { streams, active, quic, rtt },
+            transport: CopyTransport::Tcp,
+            reason,
+        }
     }
 
     /// Returns the reason for which QUIC would help where TCP connections stand already, if there is one.
-    fn reason_for_quic(&self, far: &Reached<'_>, streams: &[DataStream], rtt: Span) -> Option<ReasonForQuic> {
+    fn reason_for_quic(&self, far: &ReachedFarEnd<'_>, streams: &[DataStream], rtt: Span) -> Option<ReasonForQuic> {
         if !self.may_use_quic() || far.ready.quic_port == 0 {
             return None;
         }
@@ -169,43 +181,50 @@ impl Run {
     /// Returns true if the far end shall listen for QUIC.
     pub(super) fn may_use_quic(&self) -> bool {
         let is_plain = self.options.unencrypted.is_empty() && !self.options.scavenge && !self.options.dry_run;
-        is_plain && self.options.transport != Transport::Tcp
+        is_plain && self.options.transport != DataTransport::Tcp
     }
 
     fn quic_streams(&self) -> u16 {
         self.options.streams.unwrap_or(USUAL_STREAMS)
     }
 
-    fn connect_by_quic(&self, far: &Reached<'_>) -> Result<Connected, String> {
+    fn connect_by_quic(&self, far: &ReachedFarEnd<'_>) -> Result<ConnectedData, String> {
         let why = match far.dial_quic(HANDSHAKE_DEADLINE) {
             Ok(connection) => return Ok(self.connected_by_quic(far, connection, CopyTransport::Quic)),
             Err(error) => {
-                let (host, port) = (printable(self.plan.host.name()), far.ready.quic_port);
+                let (host, port) = (printable_line(self.plan.host.host_name()), far.ready.quic_port);
                 format!("{host} cannot be reached at UDP port {port} ({error})")
             }
         };
-        let from_far_end =
-            QuicListener::start(None, self.options.ports.unwrap_or_default(), far.secret).ok().and_then(|listener| {
-                far.out.send(&Message::DialQuic { port: listener.port });
-                listener.take(HANDSHAKE_DEADLINE + MESSAGE_TIME)
+        let from_far_end = QuicListener::start_listening(None, self.options.ports.unwrap_or_default(), far.secret)
+            .ok()
+            .and_then(|listener| {
+                far.out.send_message(&CopyMessage::DialQuic { port: listener.port });
+                listener.take_connection(HANDSHAKE_DEADLINE + MESSAGE_TIME)
             });
         let connection = from_far_end.ok_or_else(|| format!("{why}, and it cannot reach this host"))?;
-        let Connected { connections, transport, reason } =
+        let ConnectedData { connections, transport, reason } =
             self.connected_by_quic(far, connection, CopyTransport::QuicFromFarEnd);
         let reason = format!("{reason}; it comes from the far end, because {why}");
-        Ok(Connected { connections, transport, reason })
+        Ok(ConnectedData { connections, transport, reason })
     }
 
-    fn connected_by_quic(&self, far: &Reached<'_>, connection: QuicConnection, transport: CopyTransport) -> Connected {
-        let (count, rtt) = (self.quic_streams(), connection.rtt());
-        far.carry(0, 0, count);
+    fn connected_by_quic(
+        &self,
+        far: &ReachedFarEnd<'_>,
+        connection: QuicConnection,
+        transport: CopyTransport,
+    ) -> ConnectedData {
+        let (count, rtt) = (self.quic_streams(), connection.handshake_rtt());
+        far.announce_streams(0, 0, count);
         let reason = quic_reason(self.options.streams, count, rtt);
-        let connections = Connections { quic: Some((Arc::new(connection), count)), rtt, ..Connections::none() };
-        Connected { connections, transport, reason }
+        let connections =
+            DataConnections { quic: Some((Arc::new(connection), count)), rtt, ..DataConnections::without_streams() };
+        ConnectedData { connections, transport, reason }
     }
 
     /// Returns a clause on the encryption of the data, if the user asked for none.
-    fn encryption(&self, streams: &[DataStream]) -> &'static str {
+    fn encryption_note(&self, streams: &[DataStream]) -> &'static str {
         match () {
             () if self.options.unencrypted.is_empty() => "",
             () if streams.iter().any(DataStream::is_encrypted) => {
@@ -215,7 +234,11 @@ impl Run {
         }
     }
 
-    fn reach(&self, far: &Reached<'_>, count: &mut dyn FnMut(Span) -> u16) -> Result<Vec<DataStream>, String> {
+    fn dial_far_end(
+        &self,
+        far: &ReachedFarEnd<'_>,
+        count: &mut dyn FnMut(Span) -> u16,
+    ) -> Result<Vec<DataStream>, String> {
         let joined = far.join_early(count);
         if !joined.is_empty() {
             return Ok(joined);
@@ -224,9 +247,9 @@ impl Run {
         if port == 0 {
             return Err("the far end has no free port of the range".to_owned());
         }
-        let host = printable(self.plan.host.name());
+        let host = printable_line(self.plan.host.host_name());
         let dial_first = |hosts: &[SocketAddr], count: &mut dyn FnMut(Span) -> u16| {
-            dial(hosts, port, far.credentials, count).map(|(_, made)| made)
+            dial_hosts(hosts, port, far.credentials, count).map(|(_, made)| made)
         };
         let made = match far.server {
             Some((address, rtt)) => {
@@ -245,7 +268,7 @@ impl Run {
 /// A way for data where this end cannot reach the far one by TCP.
 enum AnotherWay {
     /// The first of TCP connections that the far end makes.
-    FromFarEnd(Listener, Box<DataStream>),
+    FromFarEnd(DataListener, Box<DataStream>),
     Quic(QuicConnection),
 }
 

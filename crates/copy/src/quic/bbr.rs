@@ -45,7 +45,7 @@ const MAX_WAIT: Duration = Duration::from_millis(50);
 const MIN_PACKETS: u64 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum BbrPhase {
     Startup,
     Probe,
     Drain,
@@ -55,8 +55,8 @@ enum Phase {
 
 /// The state of the model.
 #[derive(Debug, Clone)]
-pub(super) struct Bbr {
-    phase: Phase,
+pub(super) struct BbrModel {
+    phase: BbrPhase,
     window: u64,
     mtu: u64,
     /// Bytes per second that arrived in each of the last rounds, the last one first.
@@ -79,11 +79,11 @@ pub(super) struct Bbr {
     min_rtt_began: Instant,
 }
 
-impl Bbr {
+impl BbrModel {
     /// Returns a model that begins with a window.
     pub(super) fn new(now: Instant, window: u64, mtu: u16, min_rtt: Duration) -> Self {
         Self {
-            phase: Phase::Startup,
+            phase: BbrPhase::Startup,
             window,
             mtu: mtu.into(),
             rates: [0.0; ROUNDS],
@@ -111,7 +111,7 @@ impl Bbr {
     }
 
     /// Returns the bytes that may be on their way.
-    pub(super) fn window(&self) -> u64 {
+    pub(super) fn window_bytes(&self) -> u64 {
         self.window.max(MIN_PACKETS * self.mtu)
     }
 
@@ -124,8 +124,8 @@ impl Bbr {
         self.acknowledged = now;
         self.bursts[0] = self.bursts[0].max(self.burst);
         self.was_limited |= is_limited;
-        if self.phase == Phase::Startup {
-            self.window = self.window() + if is_limited { 0 } else { bytes / 2 };
+        if self.phase == BbrPhase::Startup {
+            self.window = self.window_bytes() + if is_limited { 0 } else { bytes / 2 };
             let is_queued = rtt > self.min_rtt().mul_f64(QUEUED).max(self.min_rtt() + MIN_QUEUED);
             self.queued = if is_queued { self.queued + 1 } else { 0 };
         }
@@ -146,14 +146,14 @@ impl Bbr {
         self.min_rtts[0].min(self.min_rtts[1])
     }
 
-    fn highest(&self) -> f64 {
+    fn max_rate(&self) -> f64 {
         self.rates.into_iter().fold(0.0, f64::max)
     }
 
     fn end_round(&mut self, now: Instant) {
         let took = now.saturating_duration_since(self.began).as_secs_f64();
         let rate = self.arrived as f64 / took.max(1e-6);
-        let highest = self.highest();
+        let highest = self.max_rate();
         // One that had nothing to send says little of the path.
         let counts = !self.was_limited || rate > highest;
         if counts {
@@ -163,43 +163,43 @@ impl Bbr {
         }
         (self.began, self.arrived, self.was_limited) = (now, 0, false);
         self.phase = self.next_phase(rate);
-        if self.phase != Phase::Startup {
-            let on_its_way = |time: Duration| self.highest() * time.as_secs_f64();
+        if self.phase != BbrPhase::Startup {
+            let on_its_way = |time: Duration| self.max_rate() * time.as_secs_f64();
             let burst = self.bursts.into_iter().fold(0, u64::max) as f64;
             let burst = burst.min(on_its_way(self.min_rtt().max(MAX_WAIT)));
-            self.window = (self.gain() * (on_its_way(self.min_rtt()) + burst)) as u64;
+            self.window = (self.window_gain() * (on_its_way(self.min_rtt()) + burst)) as u64;
         }
         self.bursts.rotate_right(1);
         self.bursts[0] = 0;
     }
 
-    fn next_phase(&mut self, rate: f64) -> Phase {
+    fn next_phase(&mut self, rate: f64) -> BbrPhase {
         match self.phase {
-            Phase::Startup if self.stalled < STALLED && self.queued < QUEUED_ACKS => Phase::Startup,
-            Phase::Startup => {
+            BbrPhase::Startup if self.stalled < STALLED && self.queued < QUEUED_ACKS => BbrPhase::Startup,
+            BbrPhase::Startup => {
                 self.before = f64::INFINITY;
-                Phase::Drain
+                BbrPhase::Drain
             }
-            Phase::Cruise(rounds) if rounds < CRUISE => Phase::Cruise(rounds + 1),
-            Phase::Cruise(_) => {
-                self.before = self.highest();
-                Phase::Probe
+            BbrPhase::Cruise(rounds) if rounds < CRUISE => BbrPhase::Cruise(rounds + 1),
+            BbrPhase::Cruise(_) => {
+                self.before = self.max_rate();
+                BbrPhase::Probe
             }
-            Phase::Probe => Phase::Drain,
+            BbrPhase::Probe => BbrPhase::Drain,
             // What was sent while it probed has arrived by now.
-            Phase::Drain if rate > self.before * MORE => {
+            BbrPhase::Drain if rate > self.before * MORE => {
                 self.before = rate;
-                Phase::Probe
+                BbrPhase::Probe
             }
-            Phase::Drain => Phase::Cruise(1),
+            BbrPhase::Drain => BbrPhase::Cruise(1),
         }
     }
 
-    const fn gain(&self) -> f64 {
+    const fn window_gain(&self) -> f64 {
         match self.phase {
-            Phase::Startup | Phase::Probe => 1.25,
-            Phase::Drain => 0.8,
-            Phase::Cruise(_) => 1.05,
+            BbrPhase::Startup | BbrPhase::Probe => 1.25,
+            BbrPhase::Drain => 0.8,
+            BbrPhase::Cruise(_) => 1.05,
         }
     }
 }
@@ -245,7 +245,7 @@ mod tests {
     /// after it was sent, is known to be lost.
     fn send(path: &Path, time: Duration) -> Achieved {
         let began = Instant::now();
-        let mut bbr = Bbr::new(began, 20_000, MTU, path.delay);
+        let mut bbr = BbrModel::new(began, 20_000, MTU, path.delay);
         let packet = u64::from(MTU);
         let service = Duration::from_secs_f64(packet as f64 / path.bytes_per_second);
         let (mut now, mut link_free, mut in_flight) = (began, began, 0_u64);
@@ -255,8 +255,8 @@ mod tests {
         let half = began + time / 2;
         while now < began + time {
             // Paced as the library does.
-            let gap = path.delay.div_f64(1.25 * bbr.window() as f64 / packet as f64);
-            if in_flight + packet <= bbr.window() {
+            let gap = path.delay.div_f64(1.25 * bbr.window_bytes() as f64 / packet as f64);
+            if in_flight + packet <= bbr.window_bytes() {
                 sent += 1;
                 in_flight += packet;
                 let waiting = link_free.saturating_duration_since(now);
@@ -320,22 +320,23 @@ mod tests {
 
     #[test]
     fn a_path_that_gets_longer_is_found_out() {
-        let mut bbr = Bbr::new(Instant::now(), 100_000, MTU, Duration::from_millis(10));
+        let mut bbr = BbrModel::new(Instant::now(), 100_000, MTU, Duration::from_millis(10));
         let mut now = Instant::now();
         // A window arrives in each round trip, which is now ten times as long, at 100 Mbit/s at most.
         for _ in 0..400 {
             let sent = now;
             now += Duration::from_millis(100);
-            let window = bbr.window().min(1_250_000);
+            let window = bbr.window_bytes().min(1_250_000);
             bbr.on_ack(now, sent, window, false);
         }
-        assert!(bbr.min_rtt() == Duration::from_millis(100) && bbr.window() > 1_000_000, "{bbr:?}");
+        assert!(bbr.min_rtt() == Duration::from_millis(100) && bbr.window_bytes() > 1_000_000, "{bbr:?}");
     }
 
     #[test]
     fn a_sender_with_nothing_to_send_keeps_its_rate() {
-        let (mut bbr, mut now) = (Bbr::new(Instant::now(), 1 << 20, MTU, Duration::from_millis(100)), Instant::now());
-        let mut round = |bbr: &mut Bbr, bytes, is_limited| {
+        let (mut bbr, mut now) =
+            (BbrModel::new(Instant::now(), 1 << 20, MTU, Duration::from_millis(100)), Instant::now());
+        let mut round = |bbr: &mut BbrModel, bytes, is_limited| {
             let sent = now;
             now += Duration::from_millis(100);
             bbr.on_ack(now, sent, bytes, is_limited);
@@ -343,12 +344,12 @@ mod tests {
         for _ in 0..20 {
             round(&mut bbr, 1 << 20, false);
         }
-        let before = bbr.highest();
+        let before = bbr.max_rate();
         for _ in 0..30 {
             round(&mut bbr, 1000, true);
         }
-        assert!((bbr.highest() - before).abs() < 1.0);
+        assert!((bbr.max_rate() - before).abs() < 1.0);
         bbr.begin_anew(now);
-        assert_eq!(bbr.window(), MIN_PACKETS * u64::from(MTU));
+        assert_eq!(bbr.window_bytes(), MIN_PACKETS * u64::from(MTU));
     }
 }

@@ -1,5 +1,5 @@
 //! The congestion control of a QUIC connection: the CUBIC of the library, until the one who watches the connection says
-//! that the path loses packets without a queue; from then on the model of [`Bbr`].
+//! that the path loses packets without a queue; from then on the model of [`BbrModel`].
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, CubicConfig};
 
-use super::bbr::Bbr;
+use super::bbr::BbrModel;
 
 /// Shared by the congestion control and the one who watches it.
 #[derive(Debug, Default)]
-pub(super) struct Signals {
+pub(super) struct PathSignals {
     /// The path loses packets without a queue.
     is_lossy: AtomicBool,
     /// Nanoseconds of the shortest round trip; zero before the first.
     min_rtt: AtomicU64,
 }
 
-impl Signals {
+impl PathSignals {
     /// Asks for the model that loss does not slow down.
     pub(super) fn set_lossy(&self) {
         self.is_lossy.store(true, Ordering::Relaxed);
@@ -38,23 +38,23 @@ impl Signals {
 
 /// Makes the congestion control of a connection.
 #[derive(Debug)]
-pub(super) struct Factory(pub(super) Arc<Signals>);
+pub(super) struct CongestionFactory(pub(super) Arc<PathSignals>);
 
-impl ControllerFactory for Factory {
+impl ControllerFactory for CongestionFactory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let cubic = Arc::new(CubicConfig::default()).build(now, current_mtu);
-        Box::new(Adaptive { cubic, bbr: None, mtu: current_mtu, signals: Arc::clone(&self.0) })
+        Box::new(AdaptiveController { cubic, bbr: None, mtu: current_mtu, signals: Arc::clone(&self.0) })
     }
 }
 
-struct Adaptive {
+struct AdaptiveController {
     cubic: Box<dyn Controller>,
-    bbr: Option<Bbr>,
+    bbr: Option<BbrModel>,
     mtu: u16,
-    signals: Arc<Signals>,
+    signals: Arc<PathSignals>,
 }
 
-impl Controller for Adaptive {
+impl Controller for AdaptiveController {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         self.cubic.on_sent(now, bytes, last_packet_number);
     }
@@ -64,7 +64,7 @@ impl Controller for Adaptive {
         match &mut self.bbr {
             Some(bbr) => bbr.on_ack(now, sent, bytes, app_limited),
             None if self.signals.is_lossy() => {
-                self.bbr = Some(Bbr::new(now, self.cubic.window(), self.mtu, rtt.min()));
+                self.bbr = Some(BbrModel::new(now, self.cubic.window(), self.mtu, rtt.min()));
             }
             None => self.cubic.on_ack(now, sent, bytes, app_limited, rtt),
         }
@@ -91,7 +91,7 @@ impl Controller for Adaptive {
     }
 
     fn window(&self) -> u64 {
-        self.bbr.as_ref().map_or_else(|| self.cubic.window(), Bbr::window)
+        self.bbr.as_ref().map_or_else(|| self.cubic.window(), BbrModel::window_bytes)
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use fullpipe_sys::{Arrival, MAX_MESSAGES, cut_datagrams, join_datagrams, receive_messages};
+use fullpipe_sys::{MAX_MESSAGES, ReceivedMessage, cut_datagrams, join_datagrams, receive_messages};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use quinn_proto::{
     Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, StreamEvent, StreamId, VarInt, WriteError,
@@ -15,10 +15,10 @@ use quinn_proto::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::pipe::{QuicConnection, QuicFigures, Shared};
-use super::portions::Portions;
-use super::setup::Established;
-use super::udp::enlarge;
+use super::pipe::{QuicConnection, QuicFigures, QuicShared};
+use super::portions::PendingPortions;
+use super::setup::EstablishedConnection;
+use super::udp::enlarge_buffers;
 
 /// Bytes of a message that the kernel has joined at most.
 const SLOT: usize = 1 << 16;
@@ -45,14 +45,14 @@ const WINDOW_OF_BDP: f64 = 2.5;
 const WINDOWS: (u64, u64) = (8 << 20, 128 << 20);
 
 /// Drives one connection.
-pub(super) struct Driver {
+pub(super) struct QuicDriver {
     socket: UdpSocket,
     remote: SocketAddr,
     endpoint: Endpoint,
     handle: ConnectionHandle,
     connection: Connection,
-    shared: Arc<Shared>,
-    portions: Portions,
+    shared: Arc<QuicShared>,
+    portions: PendingPortions,
     /// The portion that the library takes, and its stream.
     sending: Option<(StreamId, Bytes)>,
     /// The priority of the next portion, which is lower than that of those before it.
@@ -70,20 +70,20 @@ pub(super) struct Driver {
 }
 
 /// The reason for which a connection ends.
-enum End {
+enum ConnectionEnd {
     /// This end wanted it.
     Unwanted,
     Lost(String),
 }
 
-impl Driver {
+impl QuicDriver {
     /// Takes over a connection whose handshake is over.
     ///
     /// # Errors
     /// Fails if there is no descriptor left.
-    pub(super) fn new(established: Established) -> io::Result<(QuicConnection, Self)> {
-        let Established { socket, endpoint, handle, mut connection, signals } = established;
-        let buffer = enlarge(&socket);
+    pub(super) fn new(established: EstablishedConnection) -> io::Result<(QuicConnection, Self)> {
+        let EstablishedConnection { socket, endpoint, handle, mut connection, signals } = established;
+        let buffer = enlarge_buffers(&socket);
         // Without it each datagram arrives alone.
         let _ = join_datagrams(&socket);
         let rtt = connection.rtt();
@@ -91,7 +91,7 @@ impl Driver {
         let window = (window as u64).clamp(WINDOWS.0, WINDOWS.1);
         connection.set_send_window(window);
         connection.set_receive_window(VarInt::from_u64(window).unwrap_or(VarInt::MAX));
-        let shared = Arc::new(Shared::new(signals, rtt, buffer)?);
+        let shared = Arc::new(QuicShared::new(signals, rtt, buffer)?);
         let driver = Self {
             socket,
             remote: connection.remote_address(),
@@ -99,7 +99,7 @@ impl Driver {
             handle,
             connection,
             shared: Arc::clone(&shared),
-            portions: Portions::default(),
+            portions: PendingPortions::default(),
             sending: None,
             priority: i32::MAX,
             unsent: None,
@@ -114,49 +114,49 @@ impl Driver {
     }
 
     /// Drives it until it is lost or unwanted.
-    pub(super) fn run(mut self) {
-        let why = match self.drive() {
-            End::Unwanted => {
-                self.close();
+    pub(super) fn run_driver(mut self) {
+        let why = match self.drive_connection() {
+            ConnectionEnd::Unwanted => {
+                self.close_connection();
                 "the connection was closed".to_owned()
             }
-            End::Lost(why) => why,
+            ConnectionEnd::Lost(why) => why,
         };
-        self.shared.close(&why);
+        self.shared.close_streams(&why);
     }
 
-    fn drive(&mut self) -> End {
+    fn drive_connection(&mut self) -> ConnectionEnd {
         loop {
             let now = Instant::now();
-            let mut is_done = self.receive(now);
+            let mut is_done = self.receive_datagrams(now);
             if self.connection.poll_timeout().is_some_and(|timeout| timeout <= now) {
                 self.connection.handle_timeout(now);
             }
-            if let Err(end) = self.handle_events().and_then(|()| self.exchange(now)) {
+            if let Err(end) = self.handle_events().and_then(|()| self.exchange_bytes(now)) {
                 return end;
             }
-            is_done &= self.transmit(now);
+            is_done &= self.transmit_pending(now);
             if is_done {
-                self.sleep();
+                self.sleep_until_event();
             }
         }
     }
 
     /// Takes in datagrams; returns true if there is none left.
-    fn receive(&mut self, now: Instant) -> bool {
-        let mut arrivals = [Arrival::default(); MAX_MESSAGES];
+    fn receive_datagrams(&mut self, now: Instant) -> bool {
+        let mut arrivals = [ReceivedMessage::default(); MAX_MESSAGES];
         for _ in 0..MAX_BATCHES {
             let received = receive_messages(&self.socket, &mut self.received, SLOT, &mut arrivals);
             // An error is that of an earlier datagram, or there is none. A path that stays silent has a deadline.
             let Ok(count) = received else { return true };
             for (slot, arrival) in arrivals[..count].iter().enumerate() {
-                self.take(now, slot * SLOT, arrival);
+                self.take_datagrams(now, slot * SLOT, arrival);
             }
         }
         false
     }
 
-    fn take(&mut self, now: Instant, begin: usize, arrival: &Arrival) {
+    fn take_datagrams(&mut self, now: Instant, begin: usize, arrival: &ReceivedMessage) {
         let mut joined = BytesMut::from(&self.received[begin..begin + arrival.length]);
         let size = arrival.segment.unwrap_or(arrival.length).max(1);
         while !joined.is_empty() {
@@ -171,13 +171,13 @@ impl Driver {
         }
     }
 
-    fn handle_events(&mut self) -> Result<(), End> {
+    fn handle_events(&mut self) -> Result<(), ConnectionEnd> {
         while let Some(event) = next_event(self.handle, &mut self.connection, &mut self.endpoint) {
             match event {
-                Event::ConnectionLost { reason } => return Err(End::Lost(reason.to_string())),
+                Event::ConnectionLost { reason } => return Err(ConnectionEnd::Lost(reason.to_string())),
                 Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
                     while let Some(id) = self.connection.streams().accept(Dir::Uni) {
-                        self.portions.open(id);
+                        self.portions.add_stream(id);
                     }
                 }
                 _ => {}
@@ -187,13 +187,13 @@ impl Driver {
     }
 
     /// Passes bytes between the threads of the copy and the connection.
-    fn exchange(&mut self, now: Instant) -> Result<(), End> {
+    fn exchange_bytes(&mut self, now: Instant) -> Result<(), ConnectionEnd> {
         let shared = Arc::clone(&self.shared);
-        let mut state = shared.lock();
+        let mut state = shared.lock_state();
         if state.is_unwanted {
-            return Err(End::Unwanted);
+            return Err(ConnectionEnd::Unwanted);
         }
-        let has_come = self.portions.read(&mut self.connection, &mut state.incoming);
+        let has_come = self.portions.read_portions(&mut self.connection, &mut state.incoming);
         let mut has_room = false;
         let mut broke = None;
         while self.sending.is_some() || !state.outgoing.is_empty() {
@@ -205,7 +205,7 @@ impl Driver {
                 self.sending = state.take_outgoing().map(|portion| (id, portion));
                 has_room = true;
             }
-            match self.write() {
+            match self.write_portion() {
                 Ok(true) => self.sending = None,
                 Ok(false) => break,
                 Err(why) => {
@@ -223,15 +223,16 @@ impl Driver {
         *loss_events = path.congestion_events;
         state.figures = self.figures;
         drop(state);
-        let has_come = has_come.map_err(|_| End::Lost("the other end sent portions that do not fit".to_owned()))?;
+        let has_come =
+            has_come.map_err(|_| ConnectionEnd::Lost("the other end sent portions that do not fit".to_owned()))?;
         if has_come || has_room {
-            self.shared.notify();
+            self.shared.notify_streams();
         }
-        broke.map_or(Ok(()), |why| Err(End::Lost(why)))
+        broke.map_or(Ok(()), |why| Err(ConnectionEnd::Lost(why)))
     }
 
     /// Passes the portion on, as far as the windows permit; returns whether all of it.
-    fn write(&mut self) -> Result<bool, String> {
+    fn write_portion(&mut self) -> Result<bool, String> {
         let Some((id, portion)) = &mut self.sending else { return Ok(true) };
         let written = self.connection.send_stream(*id).write_chunks(std::slice::from_mut(portion));
         match written {
@@ -246,7 +247,7 @@ impl Driver {
     }
 
     /// Sends what the library has, for a while; returns false if there is more, and room for it.
-    fn transmit(&mut self, now: Instant) -> bool {
+    fn transmit_pending(&mut self, now: Instant) -> bool {
         for _ in 0..MAX_SENDS {
             if self.unsent.is_none() {
                 self.out.clear();
@@ -256,7 +257,7 @@ impl Driver {
                 self.unsent = Some(transmit.segment_size.unwrap_or(transmit.size));
             }
             let Some(size) = self.unsent else { return true };
-            match self.send(size) {
+            match self.send_datagrams(size) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
                 // What does not leave this host is lost as others on the way are, and a path that stays silent has a
                 // deadline.
@@ -266,7 +267,7 @@ impl Driver {
         false
     }
 
-    fn send(&mut self, size: usize) -> io::Result<()> {
+    fn send_datagrams(&mut self, size: usize) -> io::Result<()> {
         let is_joined = self.out.len() > size;
         if !self.is_whole && is_joined && self.cut != Some(size) {
             self.is_whole = cut_datagrams(&self.socket, Some(ByteCount::new(size as u64))).is_err();
@@ -290,18 +291,18 @@ impl Driver {
         }
     }
 
-    fn sleep(&mut self) {
+    fn sleep_until_event(&mut self) {
         let is_full = self.unsent.is_some();
         // What fails fails again where it is received.
         let _ = poll_socket(&self.socket, is_full, Some(&self.shared.wake), self.connection.poll_timeout());
     }
 
     /// Says to the other end that nothing comes any more.
-    fn close(&mut self) {
+    fn close_connection(&mut self) {
         let now = Instant::now();
         self.connection.close(now, 0_u32.into(), Bytes::new());
         (self.unsent, self.is_whole) = (None, true);
-        self.transmit(now);
+        self.transmit_pending(now);
     }
 }
 

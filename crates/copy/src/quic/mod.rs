@@ -18,7 +18,7 @@ mod udp;
 mod watch;
 
 pub(crate) use pipe::QuicConnection;
-pub(crate) use setup::{HANDSHAKE_DEADLINE, QuicListener, dial};
+pub(crate) use setup::{HANDSHAKE_DEADLINE, QuicListener, dial_quic};
 pub(crate) use watch::QuicWatch;
 
 /// Streams of a copy on a connection at most.

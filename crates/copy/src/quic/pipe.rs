@@ -10,8 +10,8 @@ use bytes::{Buf, Bytes};
 use fullpipe_units::{ByteCount, Span};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::congestion::Signals;
-use super::portions::{HEAD, Head, PORTION};
+use super::congestion::PathSignals;
+use super::portions::{HEAD, PORTION, PortionHead};
 use crate::locks::lock;
 
 /// Bytes that wait to be sent until the threads that send wait, too.
@@ -23,7 +23,7 @@ pub(super) const MAX_INCOMING: usize = 1 << 20;
 /// A connection whose other end has proved that it knows the secret.
 #[derive(Debug)]
 pub(crate) struct QuicConnection {
-    shared: Arc<Shared>,
+    shared: Arc<QuicShared>,
 }
 
 /// Figures of a connection up to now.
@@ -49,22 +49,22 @@ pub(super) struct UdpBuffer {
 
 /// Shared with the thread that drives the connection.
 #[derive(Debug)]
-pub(super) struct Shared {
-    state: Mutex<State>,
+pub(super) struct QuicShared {
+    state: Mutex<QuicState>,
     changed: Condvar,
-    pub(super) signals: Arc<Signals>,
+    pub(super) signals: Arc<PathSignals>,
     pub(super) wake: OwnedFd,
     pub(super) rtt: Duration,
     pub(super) buffer: UdpBuffer,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct QuicState {
     /// Whole portions, in the order of each stream, and their bytes.
     pub(super) outgoing: VecDeque<Bytes>,
     outgoing_bytes: usize,
     /// By stream.
-    pub(super) incoming: Vec<Incoming>,
+    pub(super) incoming: Vec<IncomingBytes>,
     /// The reason for which nothing crosses any more.
     closed: Option<String>,
     /// The copy does not need it any more.
@@ -74,47 +74,47 @@ pub(super) struct State {
 
 /// Bytes of a stream that have come and were not read yet.
 #[derive(Debug, Default)]
-pub(super) struct Incoming {
+pub(super) struct IncomingBytes {
     pub(super) parts: VecDeque<Bytes>,
     pub(super) bytes: usize,
     /// The thread that drives waits until it is read.
     pub(super) is_full: bool,
 }
 
-impl Shared {
+impl QuicShared {
     /// Returns the state of a connection with this round-trip time.
-    pub(super) fn new(signals: Arc<Signals>, rtt: Duration, buffer: UdpBuffer) -> io::Result<Self> {
+    pub(super) fn new(signals: Arc<PathSignals>, rtt: Duration, buffer: UdpBuffer) -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { state: Mutex::default(), changed: Condvar::new(), signals, wake, rtt, buffer })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock_state(&self) -> MutexGuard<'_, QuicState> {
         lock(&self.state)
     }
 
     /// Wakes the threads that send or receive.
-    pub(super) fn notify(&self) {
+    pub(super) fn notify_streams(&self) {
         self.changed.notify_all();
     }
 
     /// Ends all streams, for the first of all reasons.
-    pub(super) fn close(&self, why: &str) {
-        self.lock().closed.get_or_insert_with(|| why.to_owned());
-        self.notify();
+    pub(super) fn close_streams(&self, why: &str) {
+        self.lock_state().closed.get_or_insert_with(|| why.to_owned());
+        self.notify_streams();
     }
 
     /// Wakes the thread that drives.
-    fn wake(&self) {
+    fn wake_driver(&self) {
         // A counter that is full wakes it as well.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    fn wait_for_change<'s>(&self, state: MutexGuard<'s, QuicState>) -> MutexGuard<'s, QuicState> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl QuicState {
     /// Returns the next portion to send.
     pub(super) fn take_outgoing(&mut self) -> Option<Bytes> {
         let portion = self.outgoing.pop_front()?;
@@ -131,32 +131,32 @@ impl State {
 }
 
 impl QuicConnection {
-    pub(super) const fn new(shared: Arc<Shared>) -> Self {
+    pub(super) const fn new(shared: Arc<QuicShared>) -> Self {
         Self { shared }
     }
 
     /// Returns the ends of so many streams that send.
-    pub(crate) fn writers(&self, count: u16) -> Vec<QuicWriter> {
+    pub(crate) fn stream_writers(&self, count: u16) -> Vec<QuicWriter> {
         let writer = |stream| QuicWriter { shared: Arc::clone(&self.shared), stream, number: 0, portion: Vec::new() };
         (0..count).map(writer).collect()
     }
 
     /// Returns the ends of so many streams that receive.
-    pub(crate) fn readers(&self, count: u16) -> Vec<QuicReader> {
-        self.shared.lock().incoming.resize_with(count.into(), Incoming::default);
+    pub(crate) fn stream_readers(&self, count: u16) -> Vec<QuicReader> {
+        self.shared.lock_state().incoming.resize_with(count.into(), IncomingBytes::default);
         // What came before is waiting for its reader.
-        self.shared.wake();
+        self.shared.wake_driver();
         let reader = |stream| QuicReader { shared: Arc::clone(&self.shared), stream, parts: VecDeque::new() };
         (0..count).map(|stream| reader(usize::from(stream))).collect()
     }
 
     /// Returns the round-trip time of the handshake.
-    pub(crate) fn rtt(&self) -> Span {
+    pub(crate) fn handshake_rtt(&self) -> Span {
         self.shared.rtt.into()
     }
 
-    pub(crate) fn figures(&self) -> QuicFigures {
-        let mut figures = self.shared.lock().figures;
+    pub(crate) fn quic_figures(&self) -> QuicFigures {
+        let mut figures = self.shared.lock_state().figures;
         figures.min_rtt = self.shared.signals.min_rtt();
         figures
     }
@@ -174,8 +174,8 @@ impl QuicConnection {
     }
 
     /// Returns the reason for which it has ended, if it has.
-    pub(crate) fn closed(&self) -> Option<String> {
-        self.shared.lock().closed.clone()
+    pub(crate) fn closed_reason(&self) -> Option<String> {
+        self.shared.lock_state().closed.clone()
     }
 
     /// Lets loss alone not slow it down any more.
@@ -194,22 +194,22 @@ impl QuicConnection {
     }
 
     /// Closes it. Its streams end.
-    pub(crate) fn close(&self) {
-        self.shared.lock().is_unwanted = true;
-        self.shared.wake();
+    pub(crate) fn close_connection(&self) {
+        self.shared.lock_state().is_unwanted = true;
+        self.shared.wake_driver();
     }
 }
 
 impl Drop for QuicConnection {
     fn drop(&mut self) {
-        self.close();
+        self.close_connection();
     }
 }
 
 /// The end of a stream that sends.
 #[derive(Debug)]
 pub(crate) struct QuicWriter {
-    shared: Arc<Shared>,
+    shared: Arc<QuicShared>,
     stream: u16,
     /// Number of the next portion.
     number: u32,
@@ -221,7 +221,7 @@ impl Write for QuicWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.portion.is_empty() {
             self.portion.reserve_exact(HEAD + PORTION);
-            self.portion.extend(Head { stream: self.stream, number: self.number }.bytes());
+            self.portion.extend(PortionHead { stream: self.stream, number: self.number }.to_bytes());
         }
         let taken = bytes.len().min(HEAD + PORTION - self.portion.len());
         self.portion.extend_from_slice(&bytes[..taken]);
@@ -236,10 +236,10 @@ impl Write for QuicWriter {
         if self.portion.is_empty() {
             return Ok(());
         }
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock_state();
         state.check_open()?;
         while state.outgoing_bytes > MAX_OUTGOING {
-            state = self.shared.wait(state);
+            state = self.shared.wait_for_change(state);
             state.check_open()?;
         }
         self.number += 1;
@@ -247,7 +247,7 @@ impl Write for QuicWriter {
         state.outgoing_bytes += portion.len();
         state.outgoing.push_back(portion.into());
         drop(state);
-        self.shared.wake();
+        self.shared.wake_driver();
         Ok(())
     }
 }
@@ -255,7 +255,7 @@ impl Write for QuicWriter {
 /// The end of a stream that receives.
 #[derive(Debug)]
 pub(crate) struct QuicReader {
-    shared: Arc<Shared>,
+    shared: Arc<QuicShared>,
     stream: usize,
     /// Bytes that were taken over, to be read.
     parts: VecDeque<Bytes>,
@@ -279,10 +279,10 @@ impl Read for QuicReader {
 impl QuicReader {
     /// Takes over what has come, and waits for something.
     fn take_over(&mut self) -> io::Result<()> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock_state();
         while state.incoming[self.stream].parts.is_empty() {
             state.check_open()?;
-            state = self.shared.wait(state);
+            state = self.shared.wait_for_change(state);
         }
         let incoming = &mut state.incoming[self.stream];
         let was_full = std::mem::take(&mut incoming.is_full);
@@ -290,7 +290,7 @@ impl QuicReader {
         self.parts = std::mem::take(&mut incoming.parts);
         drop(state);
         if was_full {
-            self.shared.wake();
+            self.shared.wake_driver();
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use quinn_proto::{Connection, ReadError, StreamId};
 
-use super::pipe::{Incoming, MAX_INCOMING};
+use super::pipe::{IncomingBytes, MAX_INCOMING};
 
 /// Bytes of a portion at most, without its head.
 pub(super) const PORTION: usize = 1 << 20;
@@ -18,13 +18,13 @@ pub(super) const MAX_PORTIONS: u32 = 1024;
 
 /// The begin of a portion: the stream of the copy, and its place in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct PortionHead {
     pub(super) stream: u16,
     pub(super) number: u32,
 }
 
-impl Head {
-    pub(super) fn bytes(self) -> [u8; HEAD] {
+impl PortionHead {
+    pub(super) fn to_bytes(self) -> [u8; HEAD] {
         let mut bytes = [0; HEAD];
         bytes[..2].copy_from_slice(&self.stream.to_le_bytes());
         bytes[2..].copy_from_slice(&self.number.to_le_bytes());
@@ -32,7 +32,7 @@ impl Head {
     }
 
     /// Returns the head in the first bytes of a portion, once all of them are there.
-    fn read(bytes: &[u8]) -> Option<Self> {
+    fn parse_head(bytes: &[u8]) -> Option<Self> {
         let (stream, number) = bytes.split_first_chunk()?;
         Some(Self { stream: u16::from_le_bytes(*stream), number: u32::from_le_bytes(*number.first_chunk()?) })
     }
@@ -40,53 +40,53 @@ impl Head {
 
 /// The other end has broken the rules of portions.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Broken;
+pub(super) struct BrokenPortions;
 
 /// Portions that are on their way.
 #[derive(Debug, Default)]
-pub(super) struct Portions {
+pub(super) struct PendingPortions {
     /// The first bytes of portions whose heads have not arrived in full, by QUIC stream.
     begun: BTreeMap<StreamId, Vec<u8>>,
     /// By stream.
-    order: Order,
+    order: PortionOrder,
 }
 
 /// The order of the portions of each stream.
 #[derive(Debug, Default)]
-struct Order(Vec<Places>);
+struct PortionOrder(Vec<PortionQueue>);
 
 #[derive(Debug, Default)]
-struct Places {
+struct PortionQueue {
     next: u32,
     waiting: BTreeMap<u32, StreamId>,
 }
 
-impl Order {
-    fn insert(&mut self, head: Head, id: StreamId) -> Result<(), Broken> {
-        let places = self.0.get_mut(usize::from(head.stream)).ok_or(Broken)?;
+impl PortionOrder {
+    fn insert_portion(&mut self, head: PortionHead, id: StreamId) -> Result<(), BrokenPortions> {
+        let places = self.0.get_mut(usize::from(head.stream)).ok_or(BrokenPortions)?;
         if head.number < places.next || places.waiting.insert(head.number, id).is_some() {
-            return Err(Broken);
+            return Err(BrokenPortions);
         }
         Ok(())
     }
 
     /// Returns the portion of a stream from which to read.
-    fn current(&self, stream: usize) -> Option<StreamId> {
+    fn current_portion(&self, stream: usize) -> Option<StreamId> {
         let places = &self.0[stream];
         places.waiting.get(&places.next).copied()
     }
 
     /// Goes on to the next portion of a stream.
-    fn advance(&mut self, stream: usize) {
+    fn advance_stream(&mut self, stream: usize) {
         let places = &mut self.0[stream];
         places.waiting.remove(&places.next);
         places.next = places.next.saturating_add(1);
     }
 }
 
-impl Portions {
+impl PendingPortions {
     /// Notes a QUIC stream that the other end has opened.
-    pub(super) fn open(&mut self, id: StreamId) {
+    pub(super) fn add_stream(&mut self, id: StreamId) {
         self.begun.insert(id, Vec::new());
     }
 
@@ -94,8 +94,12 @@ impl Portions {
     ///
     /// # Errors
     /// Fails if the other end breaks the rules.
-    pub(super) fn read(&mut self, connection: &mut Connection, incoming: &mut [Incoming]) -> Result<bool, Broken> {
-        self.order.0.resize_with(incoming.len(), Places::default);
+    pub(super) fn read_portions(
+        &mut self,
+        connection: &mut Connection,
+        incoming: &mut [IncomingBytes],
+    ) -> Result<bool, BrokenPortions> {
+        self.order.0.resize_with(incoming.len(), PortionQueue::default);
         if incoming.is_empty() {
             return Ok(false);
         }
@@ -107,32 +111,37 @@ impl Portions {
         Ok(has_come)
     }
 
-    fn read_heads(&mut self, connection: &mut Connection) -> Result<(), Broken> {
+    fn read_heads(&mut self, connection: &mut Connection) -> Result<(), BrokenPortions> {
         let ids: Vec<StreamId> = self.begun.keys().copied().collect();
         for id in ids {
             let Some(head) = self.begun.get_mut(&id) else { continue };
             let mut stream = connection.recv_stream(id);
-            let mut chunks = stream.read(true).map_err(|_| Broken)?;
+            let mut chunks = stream.read(true).map_err(|_| BrokenPortions)?;
             while head.len() < HEAD {
                 match chunks.next(HEAD - head.len()) {
                     Ok(Some(chunk)) => head.extend_from_slice(&chunk.bytes),
                     Err(ReadError::Blocked) => break,
-                    Ok(None) | Err(ReadError::Reset(_)) => return Err(Broken),
+                    Ok(None) | Err(ReadError::Reset(_)) => return Err(BrokenPortions),
                 }
             }
-            if let Some(head) = Head::read(head) {
+            if let Some(head) = PortionHead::parse_head(head) {
                 self.begun.remove(&id);
-                self.order.insert(head, id)?;
+                self.order.insert_portion(head, id)?;
             }
         }
         Ok(())
     }
 
-    fn read_stream(&mut self, connection: &mut Connection, stream: usize, into: &mut Incoming) -> Result<bool, Broken> {
+    fn read_stream(
+        &mut self,
+        connection: &mut Connection,
+        stream: usize,
+        into: &mut IncomingBytes,
+    ) -> Result<bool, BrokenPortions> {
         let before = into.bytes;
-        while let Some(id) = self.order.current(stream) {
+        while let Some(id) = self.order.current_portion(stream) {
             let mut portion = connection.recv_stream(id);
-            let mut chunks = portion.read(true).map_err(|_| Broken)?;
+            let mut chunks = portion.read(true).map_err(|_| BrokenPortions)?;
             loop {
                 if into.bytes >= MAX_INCOMING {
                     into.is_full = true;
@@ -145,10 +154,10 @@ impl Portions {
                     }
                     Ok(None) => break,
                     Err(ReadError::Blocked) => return Ok(into.bytes > before),
-                    Err(ReadError::Reset(_)) => return Err(Broken),
+                    Err(ReadError::Reset(_)) => return Err(BrokenPortions),
                 }
             }
-            self.order.advance(stream);
+            self.order.advance_stream(stream);
         }
         Ok(into.bytes > before)
     }
@@ -162,19 +171,19 @@ mod tests {
     #[test]
     fn portions_are_read_in_their_order_and_none_twice() {
         let id = |index| StreamId::new(Side::Client, Dir::Uni, index);
-        let head = |stream, number| Head { stream, number };
-        assert_eq!(Head::read(&head(258, 70_000).bytes()), Some(head(258, 70_000)));
-        assert_eq!(Head::read(&head(258, 70_000).bytes()[..HEAD - 1]), None);
-        let mut order = Order::default();
-        order.0.resize_with(2, Places::default);
-        order.insert(head(1, 1), id(0)).unwrap();
-        assert_eq!(order.current(1), None);
-        order.insert(head(1, 0), id(1)).unwrap();
-        assert_eq!(order.current(1), Some(id(1)));
-        order.advance(1);
-        assert_eq!((order.current(1), order.current(0)), (Some(id(0)), None));
+        let head = |stream, number| PortionHead { stream, number };
+        assert_eq!(PortionHead::parse_head(&head(258, 70_000).to_bytes()), Some(head(258, 70_000)));
+        assert_eq!(PortionHead::parse_head(&head(258, 70_000).to_bytes()[..HEAD - 1]), None);
+        let mut order = PortionOrder::default();
+        order.0.resize_with(2, PortionQueue::default);
+        order.insert_portion(head(1, 1), id(0)).unwrap();
+        assert_eq!(order.current_portion(1), None);
+        order.insert_portion(head(1, 0), id(1)).unwrap();
+        assert_eq!(order.current_portion(1), Some(id(1)));
+        order.advance_stream(1);
+        assert_eq!((order.current_portion(1), order.current_portion(0)), (Some(id(0)), None));
         for wrong in [head(1, 0), head(1, 1), head(2, 0)] {
-            assert_eq!(order.insert(wrong, id(2)), Err(Broken), "{wrong:?}");
+            assert_eq!(order.insert_portion(wrong, id(2)), Err(BrokenPortions), "{wrong:?}");
         }
     }
 }

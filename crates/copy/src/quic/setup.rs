@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use fullpipe_control::PinnedTls;
-use fullpipe_sys::{Received, receive_with_destination, report_destinations, send_from};
+use fullpipe_sys::{ReceivedDatagram, receive_with_destination, report_destinations, send_from};
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
     AckFrequencyConfig, ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Event,
@@ -20,11 +20,11 @@ use quinn_proto::{
 
 use crate::address::at_port;
 
-use super::congestion::{Factory, Signals};
-use super::driver::{Driver, next_event, poll_socket};
+use super::congestion::{CongestionFactory, PathSignals};
+use super::driver::{QuicDriver, next_event, poll_socket};
 use super::pipe::QuicConnection;
 use super::portions::{HEAD, MAX_PORTIONS, PORTION};
-use super::udp::{MAX_DATAGRAM, bind, connect, largest_datagram, narrow};
+use super::udp::{MAX_DATAGRAM, bind_port, connect_accepted, connect_socket, largest_datagram};
 
 /// Time for a handshake in which packets may be lost.
 pub(crate) const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(3);
@@ -67,25 +67,25 @@ impl QuicListener {
     ///
     /// # Errors
     /// Fails if none is free.
-    pub(crate) fn start(address: Option<IpAddr>, ports: (u16, u16), secret: &[u8; 32]) -> io::Result<Self> {
-        let attempts = Attempts::listening(bind(address, ports)?, secret)?;
+    pub(crate) fn start_listening(address: Option<IpAddr>, ports: (u16, u16), secret: &[u8; 32]) -> io::Result<Self> {
+        let attempts = HandshakeAttempts::with_listener(bind_port(address, ports)?, secret)?;
         let port = attempts.socket.local_addr()?.port();
         let (sender, made) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         thread::Builder::new().name("copy-quic".to_owned()).spawn(move || {
-            let established = attempts.establish(None, &stopped).and_then(Driver::new);
+            let established = attempts.establish_connection(None, &stopped).and_then(QuicDriver::new);
             if let Ok((connection, driver)) = established
                 && sender.send(connection).is_ok()
             {
-                driver.run();
+                driver.run_driver();
             }
         })?;
         Ok(Self { port, made, stop })
     }
 
     /// Waits for the connection until `deadline`.
-    pub(crate) fn take(&self, deadline: Duration) -> Option<QuicConnection> {
+    pub(crate) fn take_connection(&self, deadline: Duration) -> Option<QuicConnection> {
         self.made.recv_timeout(deadline).ok()
     }
 }
@@ -100,7 +100,7 @@ impl Drop for QuicListener {
 ///
 /// # Errors
 /// Fails if none does, with the last reason.
-pub(crate) fn dial(
+pub(crate) fn dial_quic(
     hosts: &[SocketAddr],
     port: u16,
     secret: &[u8; 32],
@@ -109,13 +109,15 @@ pub(crate) fn dial(
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
     for host in hosts {
         let remote = at_port(*host, port);
-        let attempt = Attempts::dialling(remote, secret);
+        let attempt = HandshakeAttempts::with_remote(remote, secret);
         let made = attempt.and_then(|attempt| {
-            attempt.establish(Some(Instant::now() + deadline), &AtomicBool::new(false)).and_then(Driver::new)
+            attempt
+                .establish_connection(Some(Instant::now() + deadline), &AtomicBool::new(false))
+                .and_then(QuicDriver::new)
         });
         match made {
             Ok((connection, driver)) => {
-                thread::Builder::new().name("copy-quic".to_owned()).spawn(move || driver.run())?;
+                thread::Builder::new().name("copy-quic".to_owned()).spawn(move || driver.run_driver())?;
                 return Ok(connection);
             }
             Err(error) => failed = error,
@@ -125,19 +127,19 @@ pub(crate) fn dial(
 }
 
 /// A connection whose handshake is over.
-pub(super) struct Established {
+pub(super) struct EstablishedConnection {
     pub(super) socket: UdpSocket,
     pub(super) endpoint: Endpoint,
     pub(super) handle: ConnectionHandle,
     pub(super) connection: Connection,
-    pub(super) signals: Arc<Signals>,
+    pub(super) signals: Arc<PathSignals>,
 }
 
 /// Handshakes that are under way: one that this end began, or those of callers.
-struct Attempts {
+struct HandshakeAttempts {
     socket: UdpSocket,
     endpoint: Endpoint,
-    pending: HashMap<ConnectionHandle, Pending>,
+    pending: HashMap<ConnectionHandle, PendingHandshake>,
     /// TLS of an end that listens.
     server: Option<Arc<QuicServerConfig>>,
     /// The reason for which the last of them failed.
@@ -145,39 +147,39 @@ struct Attempts {
     out: Vec<u8>,
 }
 
-struct Pending {
+struct PendingHandshake {
     connection: Connection,
-    signals: Arc<Signals>,
+    signals: Arc<PathSignals>,
     began: Instant,
     /// The address of this host that the other end has called: it takes answers from no other. `None` if this end
     /// calls.
     called: Option<IpAddr>,
 }
 
-impl Attempts {
-    fn listening(socket: UdpSocket, secret: &[u8; 32]) -> io::Result<Self> {
+impl HandshakeAttempts {
+    fn with_listener(socket: UdpSocket, secret: &[u8; 32]) -> io::Result<Self> {
         report_destinations(&socket)?;
         let tls = PinnedTls::of_secret(secret).map_err(io::Error::other)?;
-        let server = Arc::new(QuicServerConfig::try_from(tls.server()).map_err(io::Error::other)?);
+        let server = Arc::new(QuicServerConfig::try_from(tls.server_config()).map_err(io::Error::other)?);
         let mut config = ServerConfig::with_crypto(Arc::<QuicServerConfig>::clone(&server));
         config.migration(false).max_incoming(MAX_PENDING);
         let endpoint = Endpoint::new(endpoint_config(), Some(Arc::new(config)), true, None);
         Ok(Self::new(socket, endpoint, Some(server)))
     }
 
-    fn dialling(remote: SocketAddr, secret: &[u8; 32]) -> io::Result<Self> {
+    fn with_remote(remote: SocketAddr, secret: &[u8; 32]) -> io::Result<Self> {
         let tls = PinnedTls::of_secret(secret).map_err(io::Error::other)?;
-        let client = QuicClientConfig::try_from(tls.client()).map_err(io::Error::other)?;
-        let signals = Arc::<Signals>::default();
+        let client = QuicClientConfig::try_from(tls.client_config()).map_err(io::Error::other)?;
+        let signals = Arc::<PathSignals>::default();
         let mut config = ClientConfig::new(Arc::new(client));
-        config.transport_config(Arc::new(transport(remote, &signals)));
+        config.transport_config(Arc::new(transport_config(remote, &signals)));
         let endpoint = Endpoint::new(endpoint_config(), None, true, None);
-        let mut attempts = Self::new(connect(remote)?, endpoint, None);
+        let mut attempts = Self::new(connect_socket(remote)?, endpoint, None);
         let began = Instant::now();
         // The name is not read.
         let made = attempts.endpoint.connect(began, config, remote, "fullpipe").map_err(io::Error::other)?;
         let (handle, connection) = made;
-        attempts.pending.insert(handle, Pending { connection, signals, began, called: None });
+        attempts.pending.insert(handle, PendingHandshake { connection, signals, began, called: None });
         Ok(attempts)
     }
 
@@ -187,11 +189,15 @@ impl Attempts {
     }
 
     /// Goes on until one has succeeded. One who does not know the secret gets no further, and is forgotten.
-    fn establish(mut self, deadline: Option<Instant>, stop: &AtomicBool) -> io::Result<Established> {
+    fn establish_connection(
+        mut self,
+        deadline: Option<Instant>,
+        stop: &AtomicBool,
+    ) -> io::Result<EstablishedConnection> {
         loop {
             let now = Instant::now();
-            self.receive(now)?;
-            if let Some(handle) = self.drive(now) {
+            self.receive_datagrams(now)?;
+            if let Some(handle) = self.drive_handshakes(now) {
                 return self.into_established(handle);
             }
             if self.server.is_none() && self.pending.is_empty() {
@@ -200,22 +206,22 @@ impl Attempts {
             if stop.load(Ordering::Relaxed) || deadline.is_some_and(|deadline| now >= deadline) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            self.sleep();
+            self.sleep_until_event();
         }
     }
 
-    fn sleep(&mut self) {
+    fn sleep_until_event(&mut self) {
         let timeouts = self.pending.values_mut().filter_map(|pending| pending.connection.poll_timeout());
         let latest = Instant::now() + POLL_INTERVAL;
         // What fails fails again where it is received.
         let _ = poll_socket(&self.socket, false, None, Some(timeouts.min().map_or(latest, |next| next.min(latest))));
     }
 
-    fn receive(&mut self, now: Instant) -> io::Result<()> {
+    fn receive_datagrams(&mut self, now: Instant) -> io::Result<()> {
         let mut datagram = [0; MAX_DATAGRAM as usize];
         for _ in 0..BATCH {
             match receive_with_destination(&self.socket, &mut datagram) {
-                Ok(received) => self.handle(now, received, BytesMut::from(&datagram[..received.length])),
+                Ok(received) => self.handle_datagram(now, received, BytesMut::from(&datagram[..received.length])),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 // Somebody whom this end answered is not there.
                 Err(_) if self.server.is_some() => {}
@@ -225,7 +231,7 @@ impl Attempts {
         Ok(())
     }
 
-    fn handle(&mut self, now: Instant, received: Received, datagram: BytesMut) {
+    fn handle_datagram(&mut self, now: Instant, received: ReceivedDatagram, datagram: BytesMut) {
         self.out.clear();
         match self.endpoint.handle(now, received.from, None, None, datagram, &mut self.out) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
@@ -233,37 +239,39 @@ impl Attempts {
                     pending.connection.handle_event(event);
                 }
             }
-            Some(DatagramEvent::NewConnection(incoming)) => self.admit(now, incoming, received.to),
-            Some(DatagramEvent::Response(transmit)) => self.answer(&transmit, received.to),
+            Some(DatagramEvent::NewConnection(incoming)) => self.admit_caller(now, incoming, received.to),
+            Some(DatagramEvent::Response(transmit)) => self.send_answer(&transmit, received.to),
             None => {}
         }
     }
 
-    fn admit(&mut self, now: Instant, incoming: Incoming, called: Option<IpAddr>) {
+    fn admit_caller(&mut self, now: Instant, incoming: Incoming, called: Option<IpAddr>) {
         let Some(server) = self.server.as_ref().filter(|_| self.pending.len() < MAX_PENDING) else {
             return self.endpoint.ignore(incoming);
         };
-        let signals = Arc::<Signals>::default();
+        let signals = Arc::<PathSignals>::default();
         let mut config = ServerConfig::with_crypto(Arc::<QuicServerConfig>::clone(server));
-        config.migration(false).transport_config(Arc::new(transport(incoming.remote_address(), &signals)));
+        config.migration(false).transport_config(Arc::new(transport_config(incoming.remote_address(), &signals)));
         self.out.clear();
         match self.endpoint.accept(incoming, now, &mut self.out, Some(Arc::new(config))) {
             Ok((handle, connection)) => {
-                self.pending.insert(handle, Pending { connection, signals, began: now, called });
+                self.pending.insert(handle, PendingHandshake { connection, signals, began: now, called });
             }
             Err(error) => {
                 if let Some(transmit) = error.response {
-                    self.answer(&transmit, called);
+                    self.send_answer(&transmit, called);
                 }
             }
         }
     }
 
     /// Carries all of them on; returns the first whose handshake is over.
-    fn drive(&mut self, now: Instant) -> Option<ConnectionHandle> {
+    fn drive_handshakes(&mut self, now: Instant) -> Option<ConnectionHandle> {
         let handles: Vec<ConnectionHandle> = self.pending.keys().copied().collect();
         for handle in handles {
-            let Some(Pending { connection, began, called, .. }) = self.pending.get_mut(&handle) else { continue };
+            let Some(PendingHandshake { connection, began, called, .. }) = self.pending.get_mut(&handle) else {
+                continue;
+            };
             let called = *called;
             if connection.poll_timeout().is_some_and(|timeout| timeout <= now) {
                 connection.handle_timeout(now);
@@ -300,20 +308,20 @@ impl Attempts {
         None
     }
 
-    fn answer(&self, transmit: &Transmit, called: Option<IpAddr>) {
+    fn send_answer(&self, transmit: &Transmit, called: Option<IpAddr>) {
         // What is lost is retransmitted.
         let _ = send_from(&self.socket, &self.out[..transmit.size], transmit.destination, called);
     }
 
-    fn into_established(mut self, handle: ConnectionHandle) -> io::Result<Established> {
+    fn into_established(mut self, handle: ConnectionHandle) -> io::Result<EstablishedConnection> {
         let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
         let made = self.pending.get(&handle).ok_or_else(gone)?;
-        let socket = narrow(&self.socket, made.called, made.connection.remote_address())?;
+        let socket = connect_accepted(&self.socket, made.called, made.connection.remote_address())?;
         // Datagrams that came before wait at the other socket. A failure comes again with the next datagram.
-        let _ = self.receive(Instant::now());
-        let Pending { connection, signals, .. } = self.pending.remove(&handle).ok_or_else(gone)?;
+        let _ = self.receive_datagrams(Instant::now());
+        let PendingHandshake { connection, signals, .. } = self.pending.remove(&handle).ok_or_else(gone)?;
         self.endpoint.set_server_config(None);
-        Ok(Established { socket, endpoint: self.endpoint, handle, connection, signals })
+        Ok(EstablishedConnection { socket, endpoint: self.endpoint, handle, connection, signals })
     }
 }
 
@@ -324,7 +332,7 @@ fn endpoint_config() -> Arc<EndpointConfig> {
     Arc::new(config)
 }
 
-fn transport(remote: SocketAddr, signals: &Arc<Signals>) -> TransportConfig {
+fn transport_config(remote: SocketAddr, signals: &Arc<PathSignals>) -> TransportConfig {
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(largest_datagram(remote));
     let mut acknowledgements = AckFrequencyConfig::default();
@@ -343,7 +351,7 @@ fn transport(remote: SocketAddr, signals: &Arc<Signals>) -> TransportConfig {
         .datagram_receive_buffer_size(None)
         .mtu_discovery_config(Some(mtu))
         .ack_frequency_config(Some(acknowledgements))
-        .congestion_controller_factory(Arc::new(Factory(Arc::clone(signals))));
+        .congestion_controller_factory(Arc::new(CongestionFactory(Arc::clone(signals))));
     config
 }
 
@@ -356,9 +364,9 @@ mod tests {
     const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
     fn connected() -> [QuicConnection; 2] {
-        let listener = QuicListener::start(None, (0, 0), &[7; 32]).unwrap();
-        let near = dial(&[LOOPBACK], listener.port, &[7; 32], HANDSHAKE_DEADLINE).unwrap();
-        [near, listener.take(HANDSHAKE_DEADLINE).unwrap()]
+        let listener = QuicListener::start_listening(None, (0, 0), &[7; 32]).unwrap();
+        let near = dial_quic(&[LOOPBACK], listener.port, &[7; 32], HANDSHAKE_DEADLINE).unwrap();
+        [near, listener.take_connection(HANDSHAKE_DEADLINE).unwrap()]
     }
 
     #[test]
@@ -367,7 +375,7 @@ mod tests {
         let [near, far] = connected();
         let content = |stream: usize| (0..SIZE).map(move |at| (at / 3 + stream) as u8).collect::<Vec<u8>>();
         thread::scope(|threads| {
-            for (stream, mut writer) in far.writers(3).into_iter().enumerate() {
+            for (stream, mut writer) in far.stream_writers(3).into_iter().enumerate() {
                 threads.spawn(move || {
                     for part in content(stream).chunks(70_000) {
                         writer.write_all(part).unwrap();
@@ -377,7 +385,7 @@ mod tests {
             }
             // What has come before there is a reader waits.
             thread::sleep(Duration::from_millis(100));
-            for (stream, mut reader) in near.readers(3).into_iter().enumerate() {
+            for (stream, mut reader) in near.stream_readers(3).into_iter().enumerate() {
                 threads.spawn(move || {
                     let mut received = vec![0; SIZE];
                     reader.read_exact(&mut received).unwrap();
@@ -385,8 +393,8 @@ mod tests {
                 });
             }
         });
-        assert!(far.figures().packets > 3 * SIZE as u64 / u64::from(MAX_DATAGRAM), "{:?}", far.figures());
-        let mut readers = near.readers(3);
+        assert!(far.quic_figures().packets > 3 * SIZE as u64 / u64::from(MAX_DATAGRAM), "{:?}", far.quic_figures());
+        let mut readers = near.stream_readers(3);
         drop(far);
         assert!(readers[0].read(&mut [0]).is_err());
     }
@@ -396,16 +404,16 @@ mod tests {
     fn a_listener_answers_from_the_address_that_was_called() {
         let content = vec![7; 3_000_000];
         for last in [2, 9] {
-            let listener = QuicListener::start(None, (0, 0), &[7; 32]).unwrap();
+            let listener = QuicListener::start_listening(None, (0, 0), &[7; 32]).unwrap();
             let called = SocketAddr::from(([127, 0, 0, last], 0));
-            let near = dial(&[called], listener.port, &[7; 32], HANDSHAKE_DEADLINE).unwrap();
-            let far = listener.take(HANDSHAKE_DEADLINE).unwrap();
+            let near = dial_quic(&[called], listener.port, &[7; 32], HANDSHAKE_DEADLINE).unwrap();
+            let far = listener.take_connection(HANDSHAKE_DEADLINE).unwrap();
             for [from, to] in [[&near, &far], [&far, &near]] {
-                let mut writer = from.writers(1).pop().unwrap();
+                let mut writer = from.stream_writers(1).pop().unwrap();
                 writer.write_all(&content).unwrap();
                 writer.flush().unwrap();
                 let mut received = vec![0; content.len()];
-                to.readers(1).pop().unwrap().read_exact(&mut received).unwrap();
+                to.stream_readers(1).pop().unwrap().read_exact(&mut received).unwrap();
                 assert!(received == content);
             }
         }
@@ -413,7 +421,7 @@ mod tests {
 
     #[test]
     fn who_does_not_know_the_secret_is_refused_and_rubbish_is_ignored() {
-        let listener = QuicListener::start(None, (0, 0), &[7; 32]).unwrap();
+        let listener = QuicListener::start_listening(None, (0, 0), &[7; 32]).unwrap();
         let rubbish = UdpSocket::bind("127.0.0.1:0").unwrap();
         for length in [0, 1, 20, 1200, 1472, 9000] {
             // Once like the header of an Initial packet, once like a short one.
@@ -426,17 +434,17 @@ mod tests {
             }
         }
         let began = Instant::now();
-        assert!(dial(&[LOOPBACK], listener.port, &[8; 32], HANDSHAKE_DEADLINE).is_err());
-        assert!(began.elapsed() < HANDSHAKE_DEADLINE && listener.take(Duration::from_millis(50)).is_none());
-        let near = dial(&[LOOPBACK], listener.port, &[7; 32], HANDSHAKE_DEADLINE).unwrap();
-        let far = listener.take(HANDSHAKE_DEADLINE).unwrap();
+        assert!(dial_quic(&[LOOPBACK], listener.port, &[8; 32], HANDSHAKE_DEADLINE).is_err());
+        assert!(began.elapsed() < HANDSHAKE_DEADLINE && listener.take_connection(Duration::from_millis(50)).is_none());
+        let near = dial_quic(&[LOOPBACK], listener.port, &[7; 32], HANDSHAKE_DEADLINE).unwrap();
+        let far = listener.take_connection(HANDSHAKE_DEADLINE).unwrap();
         // Nor does it disturb a connection.
-        let mut writer = near.writers(1).pop().unwrap();
+        let mut writer = near.stream_writers(1).pop().unwrap();
         writer.write_all(b"data").unwrap();
         writer.flush().unwrap();
         rubbish.send_to(&[0xaa; 1200], ("127.0.0.1", listener.port)).unwrap();
         let mut seen = [0; 4];
-        far.readers(1).pop().unwrap().read_exact(&mut seen).unwrap();
+        far.stream_readers(1).pop().unwrap().read_exact(&mut seen).unwrap();
         assert_eq!(&seen, b"data");
     }
 
@@ -445,10 +453,10 @@ mod tests {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
         let began = Instant::now();
-        let error = dial(&[LOOPBACK], port, &[7; 32], Duration::from_millis(300)).unwrap_err();
+        let error = dial_quic(&[LOOPBACK], port, &[7; 32], Duration::from_millis(300)).unwrap_err();
         assert!(error.kind() == io::ErrorKind::TimedOut && began.elapsed() < Duration::from_secs(2), "{error}");
         drop(silent);
-        let error = dial(&[LOOPBACK], port, &[7; 32], HANDSHAKE_DEADLINE).unwrap_err();
+        let error = dial_quic(&[LOOPBACK], port, &[7; 32], HANDSHAKE_DEADLINE).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

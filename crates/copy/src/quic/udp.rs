@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use fullpipe_control::canonical;
+use fullpipe_control::canonical_address;
 use fullpipe_sys::socket_memory;
 use fullpipe_units::ByteCount;
 use rustix::net::sockopt::{
@@ -31,7 +31,7 @@ pub(super) const MAX_DATAGRAM: u16 = 6400;
 
 /// Returns a socket on the first free port of a range; on any if both are zero. Without an address it has all, of both
 /// families if the host has IPv6.
-pub(super) fn bind(address: Option<IpAddr>, (first, last): (u16, u16)) -> io::Result<UdpSocket> {
+pub(super) fn bind_port(address: Option<IpAddr>, (first, last): (u16, u16)) -> io::Result<UdpSocket> {
     let addresses = match address {
         Some(address) => vec![address],
         None => vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()],
@@ -69,7 +69,7 @@ fn new(address: SocketAddr) -> io::Result<Socket> {
 /// Has the kernel take nothing of anybody but `remote` any more, and sends from `local`, which that has called. To
 /// connect a socket of all addresses would give it the one that the routes prefer, so this is another socket at the
 /// same port, to which the kernel passes what fits it better (`udp4_lib_lookup2`).
-pub(super) fn narrow(shared: &UdpSocket, local: Option<IpAddr>, remote: SocketAddr) -> io::Result<UdpSocket> {
+pub(super) fn connect_accepted(shared: &UdpSocket, local: Option<IpAddr>, remote: SocketAddr) -> io::Result<UdpSocket> {
     let mut own = shared.local_addr()?;
     let Some(local) = local.filter(|_| own.ip().is_unspecified()) else {
         let socket = shared.try_clone()?;
@@ -90,7 +90,7 @@ pub(super) fn narrow(shared: &UdpSocket, local: Option<IpAddr>, remote: SocketAd
 }
 
 /// Returns a socket that speaks with one address.
-pub(super) fn connect(remote: SocketAddr) -> io::Result<UdpSocket> {
+pub(super) fn connect_socket(remote: SocketAddr) -> io::Result<UdpSocket> {
     let any = if remote.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = bind_to(SocketAddr::new(any, 0))?;
     socket.connect(remote)?;
@@ -98,7 +98,7 @@ pub(super) fn connect(remote: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Asks for large buffers, and returns what the kernel permitted.
-pub(super) fn enlarge(socket: &UdpSocket) -> UdpBuffer {
+pub(super) fn enlarge_buffers(socket: &UdpSocket) -> UdpBuffer {
     // Only an administrator may exceed the maximum.
     let _ = set_socket_send_buffer_size_force(socket, BUFFER).or_else(|_| set_socket_send_buffer_size(socket, BUFFER));
     let _ = set_socket_recv_buffer_size_force(socket, BUFFER).or_else(|_| set_socket_recv_buffer_size(socket, BUFFER));
@@ -109,8 +109,8 @@ pub(super) fn enlarge(socket: &UdpSocket) -> UdpBuffer {
 
 /// Returns the datagrams that the kernel knows the way to an address to carry, within the bounds of this program.
 pub(super) fn largest_datagram(remote: SocketAddr) -> u16 {
-    let remote = canonical(remote);
-    let known = connect(remote).and_then(|socket| {
+    let remote = canonical_address(remote);
+    let known = connect_socket(remote).and_then(|socket| {
         Ok(if remote.is_ipv4() {
             ip_mtu(&socket)?.saturating_sub(IPV4_HEADERS)
         } else {
@@ -126,11 +126,11 @@ mod tests {
 
     #[test]
     fn sockets_stay_within_their_ports_and_know_what_the_way_carries() {
-        let first = bind(None, (0, 0)).unwrap();
+        let first = bind_port(None, (0, 0)).unwrap();
         let port = first.local_addr().unwrap().port();
-        assert!(bind(None, (port, port)).is_err());
+        assert!(bind_port(None, (port, port)).is_err());
         assert_eq!(largest_datagram(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)), MAX_DATAGRAM);
-        let buffer = enlarge(&first);
+        let buffer = enlarge_buffers(&first);
         assert!(buffer.permitted > ByteCount::ZERO && buffer.permitted <= buffer.asked, "{buffer:?}");
     }
 }

@@ -6,17 +6,18 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use fullpipe_transfer::{
-    AGAIN, Blocks, DATA_HEADER, DataHeader, Head, Message, Verified, ZEROS, block_hash, block_length, chunk_hash,
+    AGAIN, ChunkBlocks, CopyMessage, DATA_HEADER, DataHead, DataHeader, VerifiedChunks, ZEROS, block_hash,
+    block_length, chunk_hash,
 };
 
-use super::complete::Whole;
-use super::{Incoming, Receiver, State};
-use crate::common::Tally;
+use super::complete::ArrivedFile;
+use super::{FileReceiver, IncomingFile, IncomingState};
+use crate::common::CopyCounts;
 use crate::locks::lock;
 use crate::options::CopyError;
-use crate::packing::unpack;
+use crate::packing::decompress_block;
 use crate::part::{DueSync, PartWriter};
-use crate::tree::Tree;
+use crate::tree::FolderTree;
 
 /// Chunks that may be there in part at once: a connection sends one after the other, and others send blocks of it.
 pub(super) const MAX_BEGUN: usize = 1 << 14;
@@ -28,40 +29,40 @@ const GATHERED: usize = 16 << 10;
 const MAX_CORRUPT: u32 = 1000;
 
 /// A block that has arrived, or a chunk that is a hole, and is right.
-struct Arrived<'b> {
+struct ArrivedBlock<'b> {
     header: DataHeader,
     content: &'b [u8],
     /// Bytes of its chunk.
     length: usize,
 }
 
-impl Arrived<'_> {
+impl ArrivedBlock<'_> {
     const fn is_hole(&self) -> bool {
         self.content.is_empty()
     }
 }
 
-impl Receiver {
+impl FileReceiver {
     /// Receives what comes on a stream, until it ends. One that may break before it has begun is watched by the sender.
-    pub(super) fn receive(&self, stream: impl Read, may_not_begin: bool) {
+    pub(super) fn receive_stream(&self, stream: impl Read, may_not_begin: bool) {
         let mut from = BufReader::with_capacity(GATHERED, stream);
         let (mut content, mut number) = (Vec::new(), None);
         let ended = loop {
             let handled = match next_head(&mut from, &mut content) {
-                Ok(Head::Stream(index)) if number.is_none() => {
+                Ok(DataHead::Stream(index)) if number.is_none() => {
                     number = Some(index);
                     Ok(())
                 }
-                Ok(Head::Block(header, _)) if number.is_some() => {
-                    let taken = self.take(&header, &mut content);
-                    taken.map(|whole| whole.into_iter().for_each(|whole| self.complete(whole)))
+                Ok(DataHead::Block(header, _)) if number.is_some() => {
+                    let taken = self.take_block(&header, &mut content);
+                    taken.map(|whole| whole.into_iter().for_each(|whole| self.complete_file(whole)))
                 }
-                Ok(Head::End) if number.is_some() => break Ok(()),
+                Ok(DataHead::End) if number.is_some() => break Ok(()),
                 Ok(_) => Err(CopyError::Protocol("a connection for data carries something else".to_owned())),
                 Err(error) => break Err(error),
             };
             if let Err(error) = handled {
-                return self.abort(error);
+                return self.abort_transfer(error);
             }
         };
         // With a transfer that is over, or has failed, all of its connections end.
@@ -70,10 +71,12 @@ impl Receiver {
             && !self.common.has_failed()
         {
             match number {
-                Some(index) => self.common.out.send(&Message::Lost { index }),
+                Some(index) => self.common.out.send_message(&CopyMessage::Lost { index }),
                 None if may_not_begin => {}
                 // The sender could not know which of them it is.
-                None => self.abort(CopyError::Io { what: "a connection for data broke at its beginning", cause }),
+                None => {
+                    self.abort_transfer(CopyError::Io { what: "a connection for data broke at its beginning", cause })
+                }
             }
         }
     }
@@ -83,28 +86,33 @@ impl Receiver {
     /// # Errors
     /// Fails if the sender breaks the rules. If the block is wrong, its chunk is wanted again; if it cannot be written,
     /// the file has failed.
-    pub(super) fn take(&self, header: &DataHeader, content: &mut Vec<u8>) -> Result<Option<Whole>, CopyError> {
-        self.common.bounds.wait(content.len());
+    pub(super) fn take_block(
+        &self,
+        header: &DataHeader,
+        content: &mut Vec<u8>,
+    ) -> Result<Option<ArrivedFile>, CopyError> {
+        self.common.bounds.wait_for_bytes(content.len());
         let began = Instant::now();
         if header.packed {
-            self.unpack(content)?;
+            self.unpack_block(content)?;
         }
         let wrong = |why: &str| CopyError::Protocol(why.to_owned());
         let Some(file) = lock(&self.incoming).get(&header.file).cloned() else {
             let was_listed = header.file & !AGAIN < self.files.load(Ordering::Relaxed);
             return if was_listed { Ok(None) } else { Err(wrong("it sent data of a file that it has not listed")) };
         };
-        let Some(length) = check(&file, header, content)? else {
+        let Some(length) = verified_length(&file, header, content)? else {
             self.count_corrupt()?;
-            self.common.note(format!("a chunk of {} arrived with wrong content; it is fetched again", file.path));
-            self.want(header.file, header.chunk);
+            self.common.send_note(format!("a chunk of {} arrived with wrong content; it is fetched again", file.path));
+            self.request_chunk(header.file, header.chunk);
             return Ok(None);
         };
-        let (new, whole) = self.store(&file, &Arrived { header: *header, content, length }).unwrap_or_else(|error| {
-            self.fail(header.file, format!("it cannot be written: {error}"));
-            (0, None)
-        });
-        Tally::add(&self.common.tally.verified, new as u64);
+        let (new, whole) =
+            self.store_block(&file, &ArrivedBlock { header: *header, content, length }).unwrap_or_else(|error| {
+                self.fail_file(header.file, format!("it cannot be written: {error}"));
+                (0, None)
+            });
+        CopyCounts::add_to(&self.common.tally.verified, new as u64);
         if self.begun.load(Ordering::Relaxed) > MAX_BEGUN {
             return Err(wrong("it has begun too many chunks"));
         }
@@ -118,10 +126,10 @@ impl Receiver {
     }
 
     /// Decompresses what arrived of a block. What cannot be decompressed has another hash.
-    fn unpack(&self, content: &mut Vec<u8>) -> Result<(), CopyError> {
+    fn unpack_block(&self, content: &mut Vec<u8>) -> Result<(), CopyError> {
         let arrived = content.len();
-        unpack(&self.decompressors, content).map_err(CopyError::io("cannot decompress"))?;
-        Tally::add(&self.common.tally.saved, content.len().saturating_sub(arrived) as u64);
+        decompress_block(&self.decompressors, content).map_err(CopyError::from_io("cannot decompress"))?;
+        CopyCounts::add_to(&self.common.tally.saved, content.len().saturating_sub(arrived) as u64);
         Ok(())
     }
 
@@ -134,7 +142,11 @@ impl Receiver {
 
     /// Writes a block or makes a hole. Returns the bytes of the chunk if that is complete now, and zero otherwise; and
     /// the file if that is whole.
-    fn store(&self, file: &Arc<Incoming>, arrived: &Arrived<'_>) -> io::Result<(usize, Option<Whole>)> {
+    fn store_block(
+        &self,
+        file: &Arc<IncomingFile>,
+        arrived: &ArrivedBlock<'_>,
+    ) -> io::Result<(usize, Option<ArrivedFile>)> {
         let Some(tree) = self.place.get().and_then(|place| place.tree.as_ref()) else { return Ok((0, None)) };
         let Some((writer, was_begun)) = self.begin_block(tree, file, arrived)? else { return Ok((0, None)) };
         let DataHeader { chunk, block, .. } = arrived.header;
@@ -151,13 +163,13 @@ impl Receiver {
     /// `None` if the block is there, or another thread writes it.
     fn begin_block(
         &self,
-        tree: &Tree,
-        file: &Incoming,
-        arrived: &Arrived<'_>,
+        tree: &FolderTree,
+        file: &IncomingFile,
+        arrived: &ArrivedBlock<'_>,
     ) -> io::Result<Option<(PartWriter, bool)>> {
         let DataHeader { chunk, block, hash, .. } = arrived.header;
         let mut state = lock(&file.state);
-        if state.is_closed || state.verified.contains(chunk) {
+        if state.is_closed || state.verified.contains_chunk(chunk) {
             return Ok(None);
         }
         let was_begun = state.begun.contains_key(&chunk);
@@ -166,9 +178,9 @@ impl Receiver {
         } else {
             let blocks = state.begun.entry(chunk).or_insert_with(|| {
                 self.begun.fetch_add(1, Ordering::Relaxed);
-                Blocks::new(file.size, chunk)
+                ChunkBlocks::new(file.size, chunk)
             });
-            if !blocks.take(block, hash) {
+            if !blocks.claim_block(block, hash) {
                 return Ok(None);
             }
         }
@@ -179,12 +191,17 @@ impl Receiver {
             self.want_lost(file, &lost)?;
             Box::new(part)
         };
-        Ok(Some((state.part.insert(part).writer(), was_begun)))
+        Ok(Some((state.part.insert(part).new_writer(), was_begun)))
     }
 
     /// Notes that a block is written, or a hole is made.
-    fn end_block(&self, file: &Arc<Incoming>, arrived: &Arrived<'_>) -> io::Result<(usize, Option<Whole>)> {
-        let Arrived { header: DataHeader { file: number, chunk, block, reports, hash, .. }, length, .. } = *arrived;
+    fn end_block(
+        &self,
+        file: &Arc<IncomingFile>,
+        arrived: &ArrivedBlock<'_>,
+    ) -> io::Result<(usize, Option<ArrivedFile>)> {
+        let ArrivedBlock { header: DataHeader { file: number, chunk, block, reports, hash, .. }, length, .. } =
+            *arrived;
         let mut state = lock(&file.state);
         if state.is_closed {
             return Ok((0, None));
@@ -193,35 +210,36 @@ impl Receiver {
             hash
         } else {
             let Some(blocks) = state.begun.get_mut(&chunk) else { return Ok((0, None)) };
-            blocks.written(block);
-            let Some(hash) = blocks.hash() else {
-                let missing = blocks.missing();
+            blocks.record_written(block);
+            let Some(hash) = blocks.complete_hash() else {
+                let missing = blocks.missing_blocks();
                 drop(state);
                 if reports {
-                    self.common.out.send(&Message::Got { file: number, chunk, missing });
+                    self.common.out.send_message(&CopyMessage::Got { file: number, chunk, missing });
                 }
                 return Ok((0, None));
             };
             hash
         };
         self.forget_blocks(&mut state, chunk);
-        if !state.verified.insert(chunk, hash) {
+        if !state.verified.insert_chunk(chunk, hash) {
             return Ok((0, None));
         }
-        let due = state.part.as_mut().map(|part| part.record(chunk, &hash, length)).transpose()?.flatten();
-        let digest = state.verified.digest();
+        let due = state.part.as_mut().map(|part| part.record_chunk(chunk, &hash, length)).transpose()?.flatten();
+        let digest = state.verified.file_digest();
         state.is_closed = digest.is_some();
-        let whole = digest.and_then(|digest| Some(Whole { file: Arc::clone(file), part: state.part.take()?, digest }));
+        let whole =
+            digest.and_then(|digest| Some(ArrivedFile { file: Arc::clone(file), part: state.part.take()?, digest }));
         drop(state);
-        self.common.out.send(&Message::Got { file: number, chunk, missing: 0 });
+        self.common.out.send_message(&CopyMessage::Got { file: number, chunk, missing: 0 });
         // To complete a file makes it durable, too.
         if let Some(due) = due.filter(|_| whole.is_none()) {
-            sync(file, &due)?;
+            sync_file(file, &due)?;
         }
         Ok((length, whole))
     }
 
-    fn forget_blocks(&self, state: &mut State, chunk: u32) {
+    fn forget_blocks(&self, state: &mut IncomingState, chunk: u32) {
         if state.begun.remove(&chunk).is_some() {
             self.begun.fetch_sub(1, Ordering::Relaxed);
         }
@@ -232,7 +250,7 @@ impl Receiver {
 ///
 /// # Errors
 /// Fails if that does, unless the file is complete: whoever ends it then fails, too.
-fn sync(file: &Incoming, due: &DueSync) -> io::Result<()> {
+fn sync_file(file: &IncomingFile, due: &DueSync) -> io::Result<()> {
     let synced = due.carry_out();
     lock(&file.state).part.as_mut().map_or(Ok(()), |part| part.end_sync(due, synced))
 }
@@ -242,11 +260,11 @@ fn sync(file: &Incoming, due: &DueSync) -> io::Result<()> {
 /// # Errors
 /// Fails if the connection breaks, and with `InvalidData` if a head was damaged on the way: nothing behind it has a
 /// known place.
-fn next_head(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<Head> {
+fn next_head(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<DataHead> {
     let mut bytes = [0; DATA_HEADER];
     from.read_exact(&mut bytes)?;
-    let head = Head::read(&bytes).ok_or(io::ErrorKind::InvalidData)?;
-    if let Head::Block(_, length) = head {
+    let head = DataHead::from_reader(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+    if let DataHead::Block(_, length) = head {
         content.resize(length, 0);
         from.read_exact(content)?;
     }
@@ -257,10 +275,10 @@ fn next_head(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<Head> {
 ///
 /// # Errors
 /// Fails if the sender breaks the rules. What was compressed may have another size because bits flipped on the way.
-fn check(file: &Incoming, header: &DataHeader, content: &[u8]) -> Result<Option<usize>, CopyError> {
+fn verified_length(file: &IncomingFile, header: &DataHeader, content: &[u8]) -> Result<Option<usize>, CopyError> {
     let wrong = || CopyError::Protocol("it sent a block of another size than it has listed".to_owned());
     let DataHeader { chunk, block, packed, hash, .. } = *header;
-    let length = Verified::new(file.size).length(chunk).ok_or_else(wrong)?;
+    let length = VerifiedChunks::new(file.size).chunk_length(chunk).ok_or_else(wrong)?;
     let found = match content.len() {
         0 if block == 0 && !packed => chunk_hash(file.size, chunk, &ZEROS[..length]),
         1.. if block_length(length, block) == Some(content.len()) => block_hash(file.size, chunk, block, content),

@@ -7,27 +7,27 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
 
-use fullpipe_transfer::{CHUNK, Digest, Outcome, Verified};
+use fullpipe_transfer::{CHUNK, Digest, FileOutcome, VerifiedChunks};
 
-use super::{Incoming, Receiver};
+use super::{FileReceiver, IncomingFile};
 use crate::locks::lock;
-use crate::part::Part;
+use crate::part::PartialFile;
 
 /// Files at most that wait to be completed apart: each has a descriptor.
 const MAX_WAITING: usize = 16;
 
 /// A file that has arrived whole.
 #[derive(Debug)]
-pub(super) struct Whole {
-    pub(super) file: Arc<Incoming>,
-    pub(super) part: Box<Part>,
+pub(super) struct ArrivedFile {
+    pub(super) file: Arc<IncomingFile>,
+    pub(super) part: Box<PartialFile>,
     pub(super) digest: Digest,
 }
 
-impl Receiver {
+impl FileReceiver {
     /// Takes no more of a file. What has arrived of a large one stays for the next run. Returns false if that was so
     /// already.
-    pub(super) fn close(&self, file: &Incoming) -> bool {
+    pub(super) fn close_file(&self, file: &IncomingFile) -> bool {
         let mut state = lock(&file.state);
         self.begun.fetch_sub(std::mem::take(&mut state.begun).len(), Ordering::Relaxed);
         if std::mem::replace(&mut state.is_closed, true) {
@@ -36,7 +36,7 @@ impl Receiver {
         let part = state.part.take();
         drop(state);
         match part {
-            Some(part) if file.size.get() <= CHUNK as u64 => part.discard(),
+            Some(part) if file.size.get() <= CHUNK as u64 => part.discard_data(),
             Some(part) => part.wait_for_sync(),
             None => {}
         }
@@ -45,12 +45,12 @@ impl Receiver {
 
     /// Completes a large file on a thread of its own: who waits for its disk reads no messages, and the other end would
     /// take this one for gone. If many wait for that already, this one does, too.
-    pub(super) fn complete_apart(self: &Arc<Self>, whole: Whole) {
+    pub(super) fn complete_apart(self: &Arc<Self>, whole: ArrivedFile) {
         let mut waiting = lock(&self.whole);
         let count = waiting.as_ref().map_or(0, VecDeque::len);
         if whole.file.size.get() <= CHUNK as u64 || count >= MAX_WAITING {
             drop(waiting);
-            return self.complete(whole);
+            return self.complete_file(whole);
         }
         let has_thread = waiting.is_some();
         waiting.get_or_insert_default().push_back(whole);
@@ -68,11 +68,11 @@ impl Receiver {
     /// Completes files until none waits.
     pub(super) fn complete_waiting(&self) {
         while let Some(whole) = self.next_whole() {
-            self.complete(whole);
+            self.complete_file(whole);
         }
     }
 
-    fn next_whole(&self) -> Option<Whole> {
+    fn next_whole(&self) -> Option<ArrivedFile> {
         let mut waiting = lock(&self.whole);
         let next = waiting.as_mut()?.pop_front();
         if next.is_none() {
@@ -82,27 +82,28 @@ impl Receiver {
     }
 
     /// Gives a file its name, or wants again what its disk has not kept.
-    pub(super) fn complete(&self, whole: Whole) {
+    pub(super) fn complete_file(&self, whole: ArrivedFile) {
         let began = Instant::now();
-        let Whole { file, part, digest } = whole;
+        let ArrivedFile { file, part, digest } = whole;
         let finished = match self.is_right_on_disk(&file, *part) {
             Ok(Some(part)) => self.finish_part(&file, part),
             Ok(None) => return self.add_working(began),
             Err(error) => Err(error),
         };
         self.add_working(began);
-        let outcome = finished.map_or_else(|error| Outcome::Failed(error.to_string()), |()| Outcome::Copied(digest));
-        self.settle(&file, outcome);
+        let outcome =
+            finished.map_or_else(|error| FileOutcome::Failed(error.to_string()), |()| FileOutcome::Copied(digest));
+        self.settle_file(&file, outcome);
     }
 
     /// Returns the part of a complete file if its disk holds what was sent, or that was not asked for. Otherwise wants
     /// what is wrong again, and keeps the part.
-    fn is_right_on_disk(&self, file: &Incoming, mut part: Part) -> io::Result<Option<Part>> {
+    fn is_right_on_disk(&self, file: &IncomingFile, mut part: PartialFile) -> io::Result<Option<PartialFile>> {
         if !self.options.verify_disk {
             return Ok(Some(part));
         }
         // No other thread reads the hashes of a file that is closed, and others need not wait for the disk.
-        let mut verified = std::mem::replace(&mut lock(&file.state).verified, Verified::new(file.size));
+        let mut verified = std::mem::replace(&mut lock(&file.state).verified, VerifiedChunks::new(file.size));
         let wrong = self.wrong_on_disk(file, &mut part, &mut verified)?;
         let mut state = lock(&file.state);
         state.verified = verified;
@@ -112,26 +113,31 @@ impl Receiver {
         (state.part, state.is_closed) = (Some(Box::new(part)), false);
         drop(state);
         for chunk in wrong {
-            self.want(file.number, chunk);
+            self.request_chunk(file.number, chunk);
         }
         Ok(None)
     }
 
     /// Takes the chunks that are wrong on the disk out of `verified`, and returns them.
-    fn wrong_on_disk(&self, file: &Incoming, part: &mut Part, verified: &mut Verified) -> io::Result<Vec<u32>> {
+    fn wrong_on_disk(
+        &self,
+        file: &IncomingFile,
+        part: &mut PartialFile,
+        verified: &mut VerifiedChunks,
+    ) -> io::Result<Vec<u32>> {
         let wrong = part.wrong_on_disk(verified)?;
         if !wrong.is_empty() {
             let text =
                 format!("chunks of {} that are wrong on the disk, and are fetched again: {}", file.path, wrong.len());
-            self.common.note(text);
+            self.common.send_note(text);
         }
         Ok(wrong)
     }
 
     /// Makes a complete file durable under its name, with all that is kept of it.
-    fn finish_part(&self, file: &Incoming, mut part: Part) -> io::Result<()> {
+    fn finish_part(&self, file: &IncomingFile, mut part: PartialFile) -> io::Result<()> {
         part.make_durable()?;
         self.set_extended(&file.path, part.file(), file.attributes.as_deref());
-        part.finish(file.mode, file.modified)
+        part.finish_file(file.mode, file.modified)
     }
 }

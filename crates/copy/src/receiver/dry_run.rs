@@ -2,15 +2,15 @@
 
 use std::io;
 
-use fullpipe_transfer::{Attributes, EntryPath, Message};
+use fullpipe_transfer::{CopyMessage, EntryPath, ExtendedAttributes};
 use rustix::fs::{FileType, Stat};
 
-use super::{Destination, Receiver, path_hash};
+use super::{CopyDestination, FileReceiver, path_hash};
 use crate::locks::lock;
 use crate::options::CopyEvent;
-use crate::tree::{Tree, Within, check_replaceable, kind};
+use crate::tree::{FolderTree, TreeEntryName, check_replaceable, file_type};
 
-impl Receiver {
+impl FileReceiver {
     /// Notes that nothing would be at `path`: it would be deleted before, or is a folder that would be new.
     pub(crate) fn note_vacant(&self, path: &EntryPath) {
         lock(&self.list).vacant.insert(path_hash(path.as_bytes()));
@@ -20,12 +20,17 @@ impl Receiver {
     pub(super) fn is_vacant(&self, path: &EntryPath) -> bool {
         let vacant = &lock(&self.list).vacant;
         let has = |path| vacant.contains(&path_hash(path));
-        !vacant.is_empty() && (has(path.as_bytes()) || path.folder().is_some_and(has))
+        !vacant.is_empty() && (has(path.as_bytes()) || path.parent_path().is_some_and(has))
     }
 
     /// Names a folder that would be made.
-    pub(super) fn try_folder(&self, place: &Destination, path: &EntryPath, attributes: Option<&Attributes>) {
-        let is_there = |_: &Within, stat: &Stat| match kind(stat) {
+    pub(super) fn try_folder(
+        &self,
+        place: &CopyDestination,
+        path: &EntryPath,
+        attributes: Option<&ExtendedAttributes>,
+    ) {
+        let is_there = |_: &TreeEntryName, stat: &Stat| match file_type(stat) {
             FileType::Directory => Ok(true),
             _ => Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no folder has its name")),
         };
@@ -35,40 +40,40 @@ impl Receiver {
                 self.note_vacant(path);
                 self.would_copy(path);
             }
-            Err(error) => self.problem(path, &error.to_string()),
+            Err(error) => self.report_problem(path, &error.to_string()),
         }
     }
 
     /// Names a link that would be made, unless what has its name `is_same`.
     pub(crate) fn try_link(
         &self,
-        tree: Option<&Tree>,
+        tree: Option<&FolderTree>,
         path: &EntryPath,
-        is_same: impl FnOnce(&Within, &Stat) -> io::Result<bool>,
+        is_same: impl FnOnce(&TreeEntryName, &Stat) -> io::Result<bool>,
     ) {
         match self.is_there(tree, path, |within, stat| check_replaceable(stat).and_then(|()| is_same(within, stat))) {
             Ok(true) => {}
             Ok(false) => self.would_copy(path),
-            Err(error) => self.problem(path, &error.to_string()),
+            Err(error) => self.report_problem(path, &error.to_string()),
         }
     }
 
     fn is_there(
         &self,
-        tree: Option<&Tree>,
+        tree: Option<&FolderTree>,
         path: &EntryPath,
-        is_there: impl FnOnce(&Within, &Stat) -> io::Result<bool>,
+        is_there: impl FnOnce(&TreeEntryName, &Stat) -> io::Result<bool>,
     ) -> io::Result<bool> {
         let Some(tree) = tree.filter(|_| !self.is_vacant(path)) else { return Ok(false) };
-        let within = tree.within(path)?;
-        within.stat()?.map_or(Ok(false), |stat| is_there(&within, &stat))
+        let within = tree.locate_entry(path)?;
+        within.stat_entry()?.map_or(Ok(false), |stat| is_there(&within, &stat))
     }
 
     fn would_copy(&self, path: &EntryPath) {
         if self.common.events.is_some() {
-            self.common.event(CopyEvent::WouldCopy(path.clone()));
+            self.common.send_event(CopyEvent::WouldCopy(path.clone()));
         } else {
-            self.common.out.send(&Message::WouldCopy { path: path.clone() });
+            self.common.out.send_message(&CopyMessage::WouldCopy { path: path.clone() });
         }
     }
 }

@@ -7,18 +7,21 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_transfer::{AGAIN, Attributes, CHUNK, Chunks, Entry, EntryKind, EntryPath, Message, Outcome, Verified};
+use fullpipe_transfer::{
+    AGAIN, CHUNK, CopyMessage, EntryKind, EntryPath, ExtendedAttributes, FileChunks, FileOutcome, TreeEntry,
+    VerifiedChunks,
+};
 use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
-use super::complete::Whole;
-use super::{Destination, Incoming, Receiver, State};
-use crate::attributes::{NotKept, differ, settle};
-use crate::common::Tally;
+use super::complete::ArrivedFile;
+use super::{CopyDestination, FileReceiver, IncomingFile, IncomingState};
+use crate::attributes::{NotKept, apply_attributes, attributes_differ};
+use crate::common::CopyCounts;
 use crate::locks::lock;
 use crate::options::CopyError;
-use crate::part::{Part, clear, recover, remove_left, working};
-use crate::tree::{Tree, Within, check_replaceable, kind, modified, set_attributes};
+use crate::part::{PartialFile, recover_chunks, remove_left, remove_unlocked, working_entry};
+use crate::tree::{FolderTree, TreeEntryName, check_replaceable, file_type, modification_time, set_attributes};
 
 /// Time on top of its own timeout that a transfer waits for another one that holds its files: that one may have the
 /// same timeout, and then ends in the meantime.
@@ -28,23 +31,28 @@ const MORE_WAITING: Duration = Duration::from_secs(5);
 const WAITING_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The work that is left for a file.
-enum Left {
+enum RemainingWork {
     /// Chunks of the file that are missing.
-    Missing(Vec<Chunks>),
+    Missing(Vec<FileChunks>),
     /// An earlier run has left it whole, but without its name.
-    Whole(Whole),
+    Whole(ArrivedFile),
 }
 
-impl Receiver {
+impl FileReceiver {
     /// Makes a folder that its owner may change, or says that it would be made. Returns false if that fails.
-    pub(super) fn make_folder(&self, place: &Destination, path: &EntryPath, attributes: Option<&Attributes>) -> bool {
+    pub(super) fn make_folder(
+        &self,
+        place: &CopyDestination,
+        path: &EntryPath,
+        attributes: Option<&ExtendedAttributes>,
+    ) -> bool {
         if self.options.dry_run {
             self.try_folder(place, path, attributes);
         } else if let Some(tree) = place.tree.as_ref() {
-            let made = tree.within(path).and_then(|within| within.make_folder());
+            let made = tree.locate_entry(path).and_then(|within| within.make_folder());
             // It gets its own permissions at the end.
             if let Err(error) = made.and_then(|()| tree.let_owner_in(path)) {
-                self.problem(path, &error.to_string());
+                self.report_problem(path, &error.to_string());
                 return false;
             }
         }
@@ -52,11 +60,15 @@ impl Receiver {
     }
 
     /// Returns attributes of an entry to hold until it is there; `None` if they were not asked for.
-    pub(super) fn hold(&self, path: &EntryPath, attributes: Attributes) -> Option<Arc<Attributes>> {
+    pub(super) fn hold_attributes(
+        &self,
+        path: &EntryPath,
+        attributes: ExtendedAttributes,
+    ) -> Option<Arc<ExtendedAttributes>> {
         if !self.options.attributes {
             return None;
         }
-        let held = self.held.hold(attributes);
+        let held = self.held.hold_attributes(attributes);
         if held.is_none() {
             let why = "those of files that have not come yet are too many".to_owned();
             self.common.not_kept(path, NotKept { kind: "attributes".to_owned(), why });
@@ -65,23 +77,23 @@ impl Receiver {
     }
 
     /// Gives what is open its attributes, if there are any to set.
-    pub(crate) fn set_extended(&self, path: &EntryPath, open: impl AsFd, attributes: Option<&Attributes>) {
+    pub(crate) fn set_extended(&self, path: &EntryPath, open: impl AsFd, attributes: Option<&ExtendedAttributes>) {
         if let Some(attributes) = attributes {
-            settle(open, attributes, &mut |what| self.common.not_kept(path, what));
+            apply_attributes(open, attributes, &mut |what| self.common.not_kept(path, what));
         }
     }
 
     /// In a dry run, says that something that is there would get other attributes.
-    pub(super) fn say_attributes(&self, tree: &Tree, path: &EntryPath, attributes: Option<&Attributes>) {
+    pub(super) fn say_attributes(&self, tree: &FolderTree, path: &EntryPath, attributes: Option<&ExtendedAttributes>) {
         let Some(attributes) = attributes else { return };
         let open = tree.open_entry(path, OFlags::RDONLY | OFlags::NONBLOCK);
-        if open.is_ok_and(|open| differ(open, attributes)) {
-            self.common.note(format!("{path} would get other extended attributes"));
+        if open.is_ok_and(|open| attributes_differ(open, attributes)) {
+            self.common.send_note(format!("{path} would get other extended attributes"));
         }
     }
 
     /// Gives a file that is there already its attributes, or says that it would get them.
-    fn update_attributes(&self, tree: &Tree, file: &Incoming) -> io::Result<()> {
+    fn update_attributes(&self, tree: &FolderTree, file: &IncomingFile) -> io::Result<()> {
         let Some(attributes) = file.attributes.as_deref() else { return Ok(()) };
         if self.options.dry_run {
             self.say_attributes(tree, &file.path, Some(attributes));
@@ -95,7 +107,7 @@ impl Receiver {
                 return Ok(());
             }
         };
-        if differ(&open, attributes) {
+        if attributes_differ(&open, attributes) {
             // The system lets even its owner set them only if he may write to it.
             rustix::fs::fchmod(&open, Mode::RUSR | Mode::WUSR)?;
             self.set_extended(&file.path, &open, Some(attributes));
@@ -104,57 +116,57 @@ impl Receiver {
         Ok(())
     }
 
-    pub(super) fn symbolic_link(&self, place: &Destination, path: &EntryPath, target: &[u8]) {
-        let is_same = |within: &Within, stat: &Stat| {
-            Ok::<_, io::Error>(kind(stat) == FileType::Symlink && within.read_link()? == target)
+    pub(super) fn symbolic_link(&self, place: &CopyDestination, path: &EntryPath, target: &[u8]) {
+        let is_same = |within: &TreeEntryName, stat: &Stat| {
+            Ok::<_, io::Error>(file_type(stat) == FileType::Symlink && within.read_link()? == target)
         };
         if self.options.dry_run {
             return self.try_link(place.tree.as_ref(), path, is_same);
         }
         let Some(tree) = place.tree.as_ref() else { return };
-        let made = tree.within(path).and_then(|within| {
-            if let Some(stat) = within.stat()?
+        let made = tree.locate_entry(path).and_then(|within| {
+            if let Some(stat) = within.stat_entry()?
                 && is_same(&within, &stat)?
             {
                 return Ok(());
             }
-            let working = working(&within, path, false);
-            self.when_free(path, || clear(&working))?;
+            let working = working_entry(&within, path, false);
+            self.when_free(path, || remove_unlocked(&working))?;
             working.make_link(target)?;
             working.rename_or_remove(&within)
         });
         if let Err(error) = made {
-            self.problem(path, &error.to_string());
+            self.report_problem(path, &error.to_string());
         }
     }
 
     /// Decides what is wanted of a file.
-    pub(super) fn file(self: &Arc<Self>, place: &Destination, file: Arc<Incoming>) {
-        match self.missing(place, &file) {
-            Ok(Some(Left::Whole(whole))) => {
+    pub(super) fn decide_file(self: &Arc<Self>, place: &CopyDestination, file: Arc<IncomingFile>) {
+        match self.remaining_work(place, &file) {
+            Ok(Some(RemainingWork::Whole(whole))) => {
                 lock(&self.incoming).insert(file.number, file);
                 self.complete_apart(whole);
             }
-            Ok(Some(Left::Missing(missing))) => {
+            Ok(Some(RemainingWork::Missing(missing))) => {
                 let (number, size) = (file.number, file.size);
-                let bytes = missing.iter().map(|chunks| chunks.bytes(size).get()).sum();
-                if let Err(why) = self.common.bounds.take(bytes) {
-                    return self.report(&file, Outcome::Failed(why));
+                let bytes = missing.iter().map(|chunks| chunks.byte_count(size).get()).sum();
+                if let Err(why) = self.common.bounds.count_bytes(bytes) {
+                    return self.report_outcome(&file, FileOutcome::Failed(why));
                 }
                 lock(&self.incoming).insert(number, file);
                 self.want_rows(number, size, missing);
             }
             Ok(None) => {}
-            Err(error) => self.report(&file, Outcome::Failed(error.to_string())),
+            Err(error) => self.report_outcome(&file, FileOutcome::Failed(error.to_string())),
         }
     }
 
-    fn want_rows(&self, file: u32, size: ByteCount, rows: impl IntoIterator<Item = Chunks>) {
+    fn want_rows(&self, file: u32, size: ByteCount, rows: impl IntoIterator<Item = FileChunks>) {
         for chunks in rows {
             if self.common.events.is_some() {
-                Tally::add(&self.common.tally.wanted, chunks.bytes(size).get());
+                CopyCounts::add_to(&self.common.tally.wanted, chunks.byte_count(size).get());
             }
-            self.common.out.send(&Message::Want { file, chunks });
+            self.common.out.send_message(&CopyMessage::Want { file, chunks });
         }
     }
 
@@ -162,19 +174,19 @@ impl Receiver {
     ///
     /// # Errors
     /// Fails if the bounds of the copy do not let them cross.
-    pub(super) fn want_lost(&self, file: &Incoming, lost: &[u32]) -> io::Result<()> {
+    pub(super) fn want_lost(&self, file: &IncomingFile, lost: &[u32]) -> io::Result<()> {
         let rows = lost.chunk_by(|one, next| one + 1 == *next);
-        let rows: Vec<Chunks> = rows.map(|row| Chunks { first: row[0], count: row.len() as u32 }).collect();
-        let bytes = rows.iter().map(|chunks| chunks.bytes(file.size).get()).sum();
-        self.common.bounds.take(bytes).map_err(io::Error::other)?;
+        let rows: Vec<FileChunks> = rows.map(|row| FileChunks { first: row[0], count: row.len() as u32 }).collect();
+        let bytes = rows.iter().map(|chunks| chunks.byte_count(file.size).get()).sum();
+        self.common.bounds.count_bytes(bytes).map_err(io::Error::other)?;
         self.want_rows(file.number, file.size, rows);
         Ok(())
     }
 
     /// Returns the work that is left for a file; `None` if the file is settled.
-    fn missing(&self, place: &Destination, file: &Arc<Incoming>) -> io::Result<Option<Left>> {
+    fn remaining_work(&self, place: &CopyDestination, file: &Arc<IncomingFile>) -> io::Result<Option<RemainingWork>> {
         let Some(tree) = place.tree.as_ref().filter(|_| !self.is_vacant(&file.path)) else {
-            self.report(file, Outcome::Wanted);
+            self.report_outcome(file, FileOutcome::Wanted);
             return Ok(None);
         };
         if is_present(tree, file, self.options.dry_run)? {
@@ -183,38 +195,43 @@ impl Receiver {
             if !self.options.dry_run && file.size.get() > CHUNK as u64 {
                 let _ = remove_left(tree, &file.path);
             }
-            self.report(file, Outcome::Present);
+            self.report_outcome(file, FileOutcome::Present);
             return Ok(None);
         }
         if self.options.dry_run {
-            self.report(file, Outcome::Wanted);
+            self.report_outcome(file, FileOutcome::Wanted);
             return Ok(None);
         }
         let mut state = lock(&file.state);
-        let recovered = || recover(tree, &file.path, file.size, file.identity);
+        let recovered = || recover_chunks(tree, &file.path, file.size, file.identity);
         state.verified = self.when_free(&file.path, recovered)?;
-        if let Some(digest) = state.verified.digest() {
+        if let Some(digest) = state.verified.file_digest() {
             let (part, lost) = self.open_part(tree, file, &mut state.verified)?;
             if lost.is_empty() {
                 state.is_closed = true;
-                return Ok(Some(Left::Whole(Whole { file: Arc::clone(file), part: Box::new(part), digest })));
+                return Ok(Some(RemainingWork::Whole(ArrivedFile {
+                    file: Arc::clone(file),
+                    part: Box::new(part),
+                    digest,
+                })));
             }
         }
-        Ok(Some(Left::Missing(state.verified.missing())))
+        Ok(Some(RemainingWork::Missing(state.verified.missing_ranges())))
     }
 
-    /// Opens the part of a file, as [`Part::open`] does.
+    /// Opens the part of a file, as [`PartialFile::open_part`] does.
     pub(super) fn open_part(
         &self,
-        tree: &Tree,
-        file: &Incoming,
-        verified: &mut Verified,
-    ) -> io::Result<(Part, Vec<u32>)> {
+        tree: &FolderTree,
+        file: &IncomingFile,
+        verified: &mut VerifiedChunks,
+    ) -> io::Result<(PartialFile, Vec<u32>)> {
         let path = &file.path;
-        let open = || Part::open(tree, path, file.size, file.identity, verified);
+        let open = || PartialFile::open_part(tree, path, file.size, file.identity, verified);
         let (part, lost) = self.when_free(path, open)?;
         if !part.is_locked && !self.lacks_locks.swap(true, Ordering::Relaxed) {
-            self.common.note(format!("the file system of {path} has no locks: let no other copy write the same files"));
+            self.common
+                .send_note(format!("the file system of {path} has no locks: let no other copy write the same files"));
         }
         Ok((part, lost))
     }
@@ -238,45 +255,45 @@ impl Receiver {
         let limit = self.options.timeout + MORE_WAITING;
         let until = self.waits_until.get_or_init(|| {
             let seconds = limit.as_secs();
-            self.common.note(format!("another transfer holds {path}; waiting up to {seconds} s for its end"));
+            self.common.send_note(format!("another transfer holds {path}; waiting up to {seconds} s for its end"));
             Instant::now() + limit
         });
         Instant::now() < *until && !self.common.has_failed() && !self.common.out.is_broken()
     }
 
     /// Starts a file anew in the state that it has now: it changed while it was read.
-    pub(super) fn again(self: &Arc<Self>, number: u32, entry: Entry) -> Result<(), CopyError> {
+    pub(super) fn restart_file(self: &Arc<Self>, number: u32, entry: TreeEntry) -> Result<(), CopyError> {
         let wrong = || CopyError::Protocol("it repeats what it cannot repeat".to_owned());
         let EntryKind::File { mode, modified, size, identity } = entry.kind else { return Err(wrong()) };
         let place = self.place.get().filter(|_| number < self.files.load(Ordering::Relaxed)).ok_or_else(wrong)?;
-        if Chunks::of(size).is_none() {
+        if FileChunks::from_size(size).is_none() {
             return Err(wrong());
         }
         let Some(old) = lock(&self.incoming).get(&number).cloned() else { return Ok(()) };
-        if !self.close(&old) {
+        if !self.close_file(&old) {
             return Ok(());
         }
-        let state = State::new(size);
+        let state = IncomingState::new(size);
         let (number_again, path) = (number | AGAIN, old.path.clone());
-        let attributes = self.hold(&path, entry.attributes);
-        let file = Incoming { number: number_again, path, mode, modified, size, identity, attributes, state };
+        let attributes = self.hold_attributes(&path, entry.attributes);
+        let file = IncomingFile { number: number_again, path, mode, modified, size, identity, attributes, state };
         // It takes the memory of the old one, which gets no outcome.
-        self.file(place, Arc::new(file));
-        self.remove(number);
+        self.decide_file(place, Arc::new(file));
+        self.remove_incoming(number);
         Ok(())
     }
 }
 
 /// Returns true if a file of this size and time is there, as rsync decides it; then it gets its permissions.
-fn is_present(tree: &Tree, file: &Incoming, dry_run: bool) -> io::Result<bool> {
-    let within = tree.within(&file.path)?;
-    let Some(stat) = within.stat()? else { return Ok(false) };
+fn is_present(tree: &FolderTree, file: &IncomingFile, dry_run: bool) -> io::Result<bool> {
+    let within = tree.locate_entry(&file.path)?;
+    let Some(stat) = within.stat_entry()? else { return Ok(false) };
     check_replaceable(&stat)?;
-    let same = kind(&stat) == FileType::RegularFile
+    let same = file_type(&stat) == FileType::RegularFile
         && stat.st_size.cast_unsigned() == file.size.get()
-        && modified(&stat) == file.modified;
+        && modification_time(&stat) == file.modified;
     if same && !dry_run && (stat.st_mode & 0o777) as u16 != file.mode {
-        set_attributes(within.open(OFlags::PATH)?, file.mode, file.modified)?;
+        set_attributes(within.open_file(OFlags::PATH)?, file.mode, file.modified)?;
     }
     Ok(same)
 }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use fullpipe_transfer::{Attributes, EntryPath, ModificationTime, chunk_hash};
+use fullpipe_transfer::{EntryPath, ExtendedAttributes, ModificationTime, chunk_hash};
 use fullpipe_units::ByteCount;
 
 use crate::options::CopyError;
@@ -48,13 +48,13 @@ pub(crate) fn list_too_long() -> CopyError {
 
 /// The list as far as it has come.
 #[derive(Debug, Default)]
-pub(crate) struct Listed {
+pub(crate) struct ReceivedList {
     /// Entries of the list by the hash of their path, each with its place among the folders;
     /// [`NO_FOLDER`] for others.
     seen: HashMap<PathHash, u32>,
     /// Paths at which nothing would be, had a dry run changed what it names.
     pub(super) vacant: HashSet<PathHash>,
-    pub(crate) folders: Folders,
+    pub(crate) folders: ListedFolders,
     /// Second names of files, each with the first.
     pub(crate) links: Vec<(ShortPath, ShortPath)>,
     /// True if the list is complete, once it has ended.
@@ -68,7 +68,7 @@ const NO_FOLDER: u32 = u32::MAX;
 
 /// The folders of a list, outer ones before inner ones.
 #[derive(Debug, Default)]
-pub(crate) struct Folders(Vec<ListedFolder>);
+pub(crate) struct ListedFolders(Vec<ListedFolder>);
 
 /// A folder of the list, which gets its attributes at the end.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub(crate) struct ListedFolder {
     pub(crate) mode: u16,
     pub(crate) modified: ModificationTime,
     /// Attributes to set on the folder, if any.
-    pub(crate) attributes: Option<Arc<Attributes>>,
+    pub(crate) attributes: Option<Arc<ExtendedAttributes>>,
 }
 
 /// A path below the folder at a place of the list; the whole of it if that folder is not listed.
@@ -87,12 +87,12 @@ pub(crate) struct ShortPath {
     name: Box<[u8]>,
 }
 
-impl Listed {
+impl ReceivedList {
     /// Notes an entry. Returns false if the list has one of this path.
     ///
     /// # Errors
     /// Fails if the list is too long.
-    pub(crate) fn note(&mut self, path: &EntryPath) -> Result<bool, CopyError> {
+    pub(crate) fn add_path(&mut self, path: &EntryPath) -> Result<bool, CopyError> {
         if self.seen.len() >= MAX_ENTRIES {
             return Err(list_too_long());
         }
@@ -101,7 +101,7 @@ impl Listed {
     }
 
     /// Returns true if the list has an entry of this path.
-    pub(crate) fn has(&self, path: &EntryPath) -> bool {
+    pub(crate) fn has_path(&self, path: &EntryPath) -> bool {
         self.seen.contains_key(&path_hash(path.as_bytes()))
     }
 
@@ -125,9 +125,9 @@ impl Listed {
         path: &EntryPath,
         mode: u16,
         modified: ModificationTime,
-        attributes: Option<Arc<Attributes>>,
+        attributes: Option<Arc<ExtendedAttributes>>,
     ) -> Result<(), CopyError> {
-        let folder = ListedFolder { path: self.short(path), mode, modified, attributes };
+        let folder = ListedFolder { path: self.to_short_path(path), mode, modified, attributes };
         self.take_memory(FOLDER + folder.path.name.len() as u64)?;
         self.seen.insert(path_hash(path.as_bytes()), self.folders.0.len() as u32);
         self.folders.0.push(folder);
@@ -136,22 +136,22 @@ impl Listed {
 
     /// Keeps a second name of the file at `first` to the end of the copy.
     pub(crate) fn keep_link(&mut self, path: &EntryPath, first: &EntryPath) -> Result<(), CopyError> {
-        let link = (self.short(path), self.short(first));
+        let link = (self.to_short_path(path), self.to_short_path(first));
         self.take_memory(SECOND_NAME + (link.0.name.len() + link.1.name.len()) as u64)?;
         self.links.push(link);
         Ok(())
     }
 
-    fn short(&self, path: &EntryPath) -> ShortPath {
-        let listed = path.folder().and_then(|folder| self.seen.get(&path_hash(folder)));
+    fn to_short_path(&self, path: &EntryPath) -> ShortPath {
+        let listed = path.parent_path().and_then(|folder| self.seen.get(&path_hash(folder)));
         match listed {
-            Some(&folder) if folder != NO_FOLDER => ShortPath { folder, name: path.name().into() },
+            Some(&folder) if folder != NO_FOLDER => ShortPath { folder, name: path.last_name().into() },
             _ => ShortPath { folder: NO_FOLDER, name: path.as_bytes().into() },
         }
     }
 }
 
-impl Folders {
+impl ListedFolders {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -183,36 +183,39 @@ mod tests {
 
     #[test]
     fn paths_are_whole_again_whether_or_not_their_folders_are_listed() {
-        let mut list = Listed::default();
+        let mut list = ReceivedList::default();
         for folder in ["a", "a/b", "x/y", "a/b/c"] {
-            assert!(list.note(&path(folder)).unwrap());
+            assert!(list.add_path(&path(folder)).unwrap());
             list.keep_folder(&path(folder), 0o755, ModificationTime::default(), None).unwrap();
         }
-        list.note(&path("file")).unwrap();
+        list.add_path(&path("file")).unwrap();
         list.keep_link(&path("a/b/c/second"), &path("file/in")).unwrap();
         let whole = |short| list.folders.full_path(short).unwrap().to_string();
         let folders: Vec<String> = list.folders.0.iter().map(|folder| whole(&folder.path)).collect();
         assert_eq!(folders, ["a", "a/b", "x/y", "a/b/c"]);
         let (second, first) = &list.links[0];
         assert_eq!((whole(second), whole(first)), ("a/b/c/second".to_owned(), "file/in".to_owned()));
-        assert!(!list.note(&path("a/b")).unwrap() && list.has(&path("file")) && !list.has(&path("b")));
+        assert!(!list.add_path(&path("a/b")).unwrap() && list.has_path(&path("file")) && !list.has_path(&path("b")));
     }
 
     /// 200 000 folders deep in a tree took 806 MB, and what a hostile sender lists had no bound but their number.
     #[test]
     fn deep_trees_take_little_memory_and_no_list_takes_more_than_its_bound() {
-        let mut list = Listed::default();
+        let mut list = ReceivedList::default();
         let mut deep = path("0");
-        let folder = |list: &mut Listed, path: &EntryPath| {
-            list.note(path).and_then(|_| list.keep_folder(path, 0o700, ModificationTime::default(), None))
+        let folder = |list: &mut ReceivedList, path: &EntryPath| {
+            list.add_path(path).and_then(|_| list.keep_folder(path, 0o700, ModificationTime::default(), None))
         };
         while deep.as_bytes().len() < 3800 {
             folder(&mut list, &deep).unwrap();
-            deep = deep.join(&[b'n'; 100]).unwrap();
+            deep = deep.join_name(&[b'n'; 100]).unwrap();
         }
         for index in 0..2000 {
-            folder(&mut list, &deep.folder().map(|outer| path(&format!("{}/{index}", outer.escape_ascii()))).unwrap())
-                .unwrap();
+            folder(
+                &mut list,
+                &deep.parent_path().map(|outer| path(&format!("{}/{index}", outer.escape_ascii()))).unwrap(),
+            )
+            .unwrap();
         }
         assert!(list.memory < 2000 * 200, "{}", list.memory);
         // Of folders that are not listed each has its whole path.
@@ -221,6 +224,6 @@ mod tests {
         let long = |index: u32| path(&format!("{index}/{}", [name.as_str(); 16].join("/")));
         let error = (0..).find_map(|index| list.keep_link(&long(index), &long(index)).err()).unwrap();
         assert!(list.memory < MAX_LIST.get() + 10_000 && (100..130).contains(&list.links.len()), "{list:?}");
-        assert!(error.code() == 1 && error.to_string().contains("at most 512 MiB of memory"), "{error}");
+        assert!(error.exit_code() == 1 && error.to_string().contains("at most 512 MiB of memory"), "{error}");
     }
 }

@@ -2,12 +2,12 @@ mod deletion;
 
 use super::arriving::MAX_BEGUN;
 use super::*;
-use crate::control::Outgoing;
-use crate::finish::finish;
-use crate::part::working;
-use crate::pulse::Pulse;
-use fullpipe_compression::Compressor;
-use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHeader, Digest, Head, ZEROS, block_hash, chunk_hash};
+use crate::control::MessageSender;
+use crate::finish::finish_copy;
+use crate::part::working_entry;
+use crate::pulse::SilenceWatch;
+use fullpipe_compression::BlockCompressor;
+use fullpipe_transfer::{AGAIN, BLOCK, CHUNK, DataHead, DataHeader, Digest, ZEROS, block_hash, chunk_hash};
 use rustix::fs::Mode;
 use std::fs;
 use std::io::Write;
@@ -33,7 +33,7 @@ impl Write for Sent {
 }
 
 struct Bench {
-    receiver: Arc<Receiver>,
+    receiver: Arc<FileReceiver>,
     sent: Sent,
     folder: tempfile::TempDir,
     writer: thread::JoinHandle<()>,
@@ -51,35 +51,36 @@ impl Bench {
 
     fn within(folder: tempfile::TempDir, change: impl FnOnce(&mut ReceiveOptions)) -> Self {
         let sent = Sent::default();
-        let (out, writer) = Outgoing::start(sent.clone(), &Pulse::new(Duration::from_secs(9))).unwrap();
+        let (out, writer) =
+            MessageSender::start_writer(sent.clone(), &SilenceWatch::new(Duration::from_secs(9))).unwrap();
         let mut options = ReceiveOptions {
-            root: Root::User,
+            root: FolderRoot::User,
             path: folder.path().to_owned(),
             dry_run: false,
             delete: true,
-            excludes: Excludes::default(),
+            excludes: ExcludePatterns::default(),
             verify_disk: true,
             attributes: true,
             timeout: Duration::from_secs(2),
             tops: None,
         };
         change(&mut options);
-        let receiver = Arc::new(Receiver::new(Common::new(out, Arc::default(), None), options));
-        receiver.handle(Message::Begin { single: false, content: true }).unwrap();
+        let receiver = Arc::new(FileReceiver::new(TransferContext::new(out, Arc::default(), None), options));
+        receiver.handle_message(CopyMessage::Begin { single: false, content: true }).unwrap();
         Self { receiver, sent, folder, writer }
     }
 
     fn entry(&self, path: &str, kind: EntryKind) -> Result<(), CopyError> {
-        self.entry_with(path, kind, Attributes::default())
+        self.entry_with(path, kind, ExtendedAttributes::default())
     }
 
-    fn entry_with(&self, path: &str, kind: EntryKind, attributes: Attributes) -> Result<(), CopyError> {
-        self.handle(Message::Entry(Entry { path: EntryPath::new(path).unwrap(), kind, attributes }))
+    fn entry_with(&self, path: &str, kind: EntryKind, attributes: ExtendedAttributes) -> Result<(), CopyError> {
+        self.handle(CopyMessage::Entry(TreeEntry { path: EntryPath::new(path).unwrap(), kind, attributes }))
     }
 
     /// Carries out a message, and waits until files that are whole by it are completed.
-    fn handle(&self, message: Message<'_>) -> Result<(), CopyError> {
-        let handled = self.receiver.handle(message);
+    fn handle(&self, message: CopyMessage<'_>) -> Result<(), CopyError> {
+        let handled = self.receiver.handle_message(message);
         while lock(&self.receiver.whole).is_some() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -88,7 +89,8 @@ impl Bench {
 
     fn file(&self, path: &str, size: u64) -> Result<(), CopyError> {
         let modified = ModificationTime { seconds: 1_000_000, nanoseconds: 7 };
-        let kind = EntryKind::File { mode: 0o640, modified, size: ByteCount::new(size), identity: Identity([1; 32]) };
+        let kind =
+            EntryKind::File { mode: 0o640, modified, size: ByteCount::new(size), identity: FileIdentity([1; 32]) };
         self.entry(path, kind)
     }
 
@@ -105,10 +107,10 @@ impl Bench {
     }
 
     /// Ends the list, and returns everything that was sent.
-    fn end(self) -> (Vec<Message<'static>>, tempfile::TempDir) {
-        self.receiver.handle(Message::EndOfList { complete: true }).unwrap();
-        finish(&self.receiver);
-        self.receiver.common.out.close();
+    fn end(self) -> (Vec<CopyMessage<'static>>, tempfile::TempDir) {
+        self.receiver.handle_message(CopyMessage::EndOfList { complete: true }).unwrap();
+        finish_copy(&self.receiver);
+        self.receiver.common.out.close_direction();
         self.writer.join().unwrap();
         let bytes = lock(&self.sent.0).clone().leak();
         let mut frames = Vec::new();
@@ -117,7 +119,7 @@ impl Bench {
             let (frame, more) = more.split_at(u32::from_le_bytes(*length) as usize);
             // On a busy host a test lasts so long that this end says that it is there.
             if !frame.is_empty() {
-                frames.push(Message::read(frame).unwrap());
+                frames.push(CopyMessage::read(frame).unwrap());
             }
             rest = more;
         }
@@ -125,13 +127,13 @@ impl Bench {
     }
 }
 
-fn data(file: u32, chunk: u32, block: u8, hash: Digest, content: &[u8]) -> Message<'_> {
-    Message::Data { header: DataHeader { file, chunk, block, reports: true, packed: false, hash }, content }
+fn data(file: u32, chunk: u32, block: u8, hash: Digest, content: &[u8]) -> CopyMessage<'_> {
+    CopyMessage::Data { header: DataHeader { file, chunk, block, reports: true, packed: false, hash }, content }
 }
 
-fn outcomes(sent: &[Message<'_>]) -> Vec<(u32, Outcome)> {
-    let outcome = |message: &Message<'_>| match message {
-        Message::Outcome { file, outcome } => Some((*file, outcome.clone())),
+fn outcomes(sent: &[CopyMessage<'_>]) -> Vec<(u32, FileOutcome)> {
+    let outcome = |message: &CopyMessage<'_>| match message {
+        CopyMessage::Outcome { file, outcome } => Some((*file, outcome.clone())),
         _ => None,
     };
     sent.iter().filter_map(outcome).collect()
@@ -146,7 +148,7 @@ fn a_chunk_that_arrives_wrong_is_wanted_again() {
     assert!(!bench.folder.path().join("file").exists());
     bench.data(0, 0, 5, b"right").unwrap();
     let (sent, folder) = bench.end();
-    let wanted = sent.iter().filter(|message| matches!(message, Message::Want { file: 0, .. })).count();
+    let wanted = sent.iter().filter(|message| matches!(message, CopyMessage::Want { file: 0, .. })).count();
     assert_eq!((wanted, outcomes(&sent).len()), (2, 1));
     assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"right");
     let state = fs::metadata(folder.path().join("file")).unwrap();
@@ -163,7 +165,7 @@ fn devices_pipes_and_sockets_are_not_replaced() {
     bench.entry("link", EntryKind::SymbolicLink { target: b"target".to_vec() }).unwrap();
     let (sent, _folder) = bench.end();
     let why = "a device, a pipe or a socket has its name";
-    assert_eq!(outcomes(&sent), [(0, Outcome::Failed(why.to_owned()))]);
+    assert_eq!(outcomes(&sent), [(0, FileOutcome::Failed(why.to_owned()))]);
     assert!(sent.iter().any(|message| format!("{message:?}").contains(&format!("link: {why}"))), "{sent:?}");
     assert!(names.iter().all(|name| fs::symlink_metadata(name).unwrap().file_type().is_socket()));
 }
@@ -186,7 +188,7 @@ fn a_pipe_that_the_sender_lacks_is_deleted_and_one_that_it_leaves_out_is_not() {
     let (sent, folder) = bench.end();
     assert!(!lacking.exists() && left_out.exists() && folder.path().join("other").exists());
     let deleted = sent.iter().filter_map(|message| match message {
-        Message::Deleted { path } => Some(path.to_string()),
+        CopyMessage::Deleted { path } => Some(path.to_string()),
         _ => None,
     });
     assert_eq!(deleted.collect::<Vec<_>>(), ["lacking", "socket"]);
@@ -196,29 +198,29 @@ fn a_pipe_that_the_sender_lacks_is_deleted_and_one_that_it_leaves_out_is_not() {
 fn attributes_that_cannot_be_set_are_said_once_and_nothing_fails() {
     let bench = Bench::new(None);
     for name in ["one", "two"] {
-        let mut attributes = Attributes::default();
-        attributes.insert(b"system.posix_acl_access", b"nonsense").unwrap();
+        let mut attributes = ExtendedAttributes::default();
+        attributes.insert_attribute(b"system.posix_acl_access", b"nonsense").unwrap();
         let kind = EntryKind::Folder { mode: 0o755, modified: ModificationTime::default() };
         bench.entry_with(name, kind, attributes).unwrap();
     }
     let (sent, folder) = bench.end();
-    let notes = sent.iter().filter(|message| matches!(message, Message::Note { .. })).count();
-    let failed = sent.iter().any(|message| matches!(message, Message::Unreadable { .. }));
+    let notes = sent.iter().filter(|message| matches!(message, CopyMessage::Note { .. })).count();
+    let failed = sent.iter().any(|message| matches!(message, CopyMessage::Unreadable { .. }));
     assert_eq!((notes, failed), (1, false), "{sent:?}");
     assert!(folder.path().join("one").is_dir() && folder.path().join("two").is_dir());
 }
 
 /// Changes a byte of the working file of `file`, as a disk might.
 fn spoil(bench: &Bench, offset: u64) {
-    let tree = Tree::open(bench.folder.path()).unwrap();
+    let tree = FolderTree::open_root(bench.folder.path()).unwrap();
     let path = EntryPath::new("file").unwrap();
-    let working = working(&tree.within(&path).unwrap(), &path, false);
-    working.open(rustix::fs::OFlags::WRONLY).unwrap().write_all_at(b"?", offset).unwrap();
+    let working = working_entry(&tree.locate_entry(&path).unwrap(), &path, false);
+    working.open_file(rustix::fs::OFlags::WRONLY).unwrap().write_all_at(b"?", offset).unwrap();
 }
 
-fn wanted(sent: &[Message<'_>]) -> Vec<(u32, u32)> {
-    let wanted = |message: &Message<'_>| match message {
-        Message::Want { chunks, .. } => Some((chunks.first, chunks.count)),
+fn wanted(sent: &[CopyMessage<'_>]) -> Vec<(u32, u32)> {
+    let wanted = |message: &CopyMessage<'_>| match message {
+        CopyMessage::Want { chunks, .. } => Some((chunks.first, chunks.count)),
         _ => None,
     };
     sent.iter().filter_map(wanted).collect()
@@ -244,7 +246,7 @@ fn what_a_disk_has_changed_is_found_and_wanted_again_before_the_file_has_its_nam
     bench.data(0, 1, size, &chunk(1)).unwrap();
     let (sent, folder) = bench.end();
     assert_eq!(wanted(&sent), [(0, 3), (0, 1), (1, 1), (1, 1)]);
-    assert!(matches!(outcomes(&sent)[..], [(0, Outcome::Copied(_))]), "{sent:?}");
+    assert!(matches!(outcomes(&sent)[..], [(0, FileOutcome::Copied(_))]), "{sent:?}");
     assert!(fs::read(folder.path().join("file")).unwrap() == [chunk(0), chunk(1), chunk(2)].concat());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
@@ -277,24 +279,24 @@ fn the_thread_that_reads_messages_does_not_complete_large_files() {
     *lock(&bench.receiver.whole) = Some(VecDeque::new());
     for name in ["whole", "part"] {
         let modified = ModificationTime::default();
-        let identity = Identity([1; 32]);
+        let identity = FileIdentity([1; 32]);
         let kind = EntryKind::File { mode: 0o640, modified, size: ByteCount::new(size), identity };
-        let entry = Entry { path: EntryPath::new(name).unwrap(), kind, attributes: Attributes::default() };
-        bench.receiver.handle(Message::Entry(entry)).unwrap();
+        let entry = TreeEntry { path: EntryPath::new(name).unwrap(), kind, attributes: ExtendedAttributes::default() };
+        bench.receiver.handle_message(CopyMessage::Entry(entry)).unwrap();
     }
     let content = vec![2; CHUNK];
     for (block, content) in (0..).zip(content.chunks(BLOCK)) {
         let hash = block_hash(ByteCount::new(size), 1, block, content);
-        bench.receiver.handle(data(1, 1, block, hash, content)).unwrap();
+        bench.receiver.handle_message(data(1, 1, block, hash, content)).unwrap();
     }
     let names = ["whole", "part"].map(|name| bench.folder.path().join(name));
     assert!(!names.iter().any(|name| name.exists()) && !bench.receiver.is_settled());
     // What comes late of a file that is whole does not change it.
-    bench.receiver.handle(Message::Unreadable { file: 0, why: "it changed".to_owned() }).unwrap();
+    bench.receiver.handle_message(CopyMessage::Unreadable { file: 0, why: "it changed".to_owned() }).unwrap();
     bench.receiver.complete_waiting();
     assert!(names.iter().all(|name| name.exists()) && bench.receiver.is_settled());
     let (sent, _folder) = bench.end();
-    assert!(matches!(outcomes(&sent)[..], [(0, Outcome::Copied(_)), (1, Outcome::Copied(_))]), "{sent:?}");
+    assert!(matches!(outcomes(&sent)[..], [(0, FileOutcome::Copied(_)), (1, FileOutcome::Copied(_))]), "{sent:?}");
 }
 
 #[test]
@@ -314,7 +316,7 @@ fn a_disk_that_keeps_nothing_is_named_and_the_other_end_is_not() {
     assert!(bench.receiver.is_settled());
     let (sent, folder) = bench.end();
     let why = "its disk does not keep what is written".to_owned();
-    assert_eq!((outcomes(&sent), wanted(&sent).len()), (vec![(0, Outcome::Failed(why))], 11));
+    assert_eq!((outcomes(&sent), wanted(&sent).len()), (vec![(0, FileOutcome::Failed(why))], 11));
     assert!(!folder.path().join("file").exists());
 }
 
@@ -324,15 +326,16 @@ fn leave(folder: &Path, name: &str, size: u64, identity: u8, chunk: u32) {
 }
 
 fn leave_chunks(folder: &Path, name: &str, size: u64, identity: u8, chunks: &[u32]) {
-    let (tree, path, size) = (Tree::open(folder).unwrap(), EntryPath::new(name).unwrap(), ByteCount::new(size));
-    let (identity, verified) = (Identity([identity; 32]), &mut Verified::new(size));
-    let (mut part, _) = Part::open(&tree, &path, size, identity, verified).unwrap();
+    let (tree, path, size) =
+        (FolderTree::open_root(folder).unwrap(), EntryPath::new(name).unwrap(), ByteCount::new(size));
+    let (identity, verified) = (FileIdentity([identity; 32]), &mut VerifiedChunks::new(size));
+    let (mut part, _) = PartialFile::open_part(&tree, &path, size, identity, verified).unwrap();
     for chunk in chunks {
         let content = vec![*chunk as u8 + 1; CHUNK];
         for (block, content) in (0..).zip(content.chunks(BLOCK)) {
-            part.writer().write_block(*chunk, block, content).unwrap();
+            part.new_writer().write_block(*chunk, block, content).unwrap();
         }
-        part.record(*chunk, &chunk_hash(size, *chunk, &content), CHUNK).unwrap();
+        part.record_chunk(*chunk, &chunk_hash(size, *chunk, &content), CHUNK).unwrap();
     }
 }
 
@@ -357,9 +360,9 @@ fn a_copy_that_another_one_came_before_after_its_list_wants_again_what_is_lost()
 }
 
 /// Holds the file `name`, as another transfer that writes it.
-fn hold(folder: &Path, name: &str) -> Part {
-    let (tree, path, size) = (Tree::open(folder).unwrap(), EntryPath::new(name).unwrap(), ByteCount::new(9));
-    Part::open(&tree, &path, size, Identity([9; 32]), &mut Verified::new(size)).unwrap().0
+fn hold(folder: &Path, name: &str) -> PartialFile {
+    let (tree, path, size) = (FolderTree::open_root(folder).unwrap(), EntryPath::new(name).unwrap(), ByteCount::new(9));
+    PartialFile::open_part(&tree, &path, size, FileIdentity([9; 32]), &mut VerifiedChunks::new(size)).unwrap().0
 }
 
 /// It kept its place at a server, its threads and its connections for as long as the other transfer lasted.
@@ -393,7 +396,7 @@ fn a_hard_link_waits_for_another_transfer_as_files_do() {
     });
     let (sent, folder) = bench.end();
     other.join().unwrap();
-    assert!(!sent.iter().any(|message| matches!(message, Message::Unreadable { .. })), "{sent:?}");
+    assert!(!sent.iter().any(|message| matches!(message, CopyMessage::Unreadable { .. })), "{sent:?}");
     let inode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().ino();
     assert_eq!(inode("hard"), inode("empty"));
 }
@@ -404,13 +407,13 @@ fn connections_that_end_with_a_copy_that_has_failed_are_no_news() {
     for has_failed in [false, true] {
         let bench = Bench::new(None);
         if has_failed {
-            bench.receiver.abort(CopyError::Gone);
+            bench.receiver.abort_transfer(CopyError::Gone);
         }
-        bench.receiver.receive(&Head::Stream(3).bytes()[..], false);
-        bench.receiver.receive(&[][..], true);
-        bench.receiver.common.out.close();
+        bench.receiver.receive_stream(&DataHead::Stream(3).to_bytes()[..], false);
+        bench.receiver.receive_stream(&[][..], true);
+        bench.receiver.common.out.close_direction();
         bench.writer.join().unwrap();
-        let lost = Message::Lost { index: 3 }.frame();
+        let lost = CopyMessage::Lost { index: 3 }.to_frame();
         assert_eq!(*lock(&bench.sent.0), if has_failed { Vec::new() } else { lost });
     }
 }
@@ -425,7 +428,7 @@ fn a_link_that_cannot_have_its_name_leaves_nothing_behind() {
     bench.entry("symbolic", EntryKind::SymbolicLink { target: b"target".to_vec() }).unwrap();
     bench.entry("hard", EntryKind::HardLink { first: EntryPath::new("empty").unwrap() }).unwrap();
     let (sent, folder) = bench.end();
-    let problems = sent.iter().filter(|message| matches!(message, Message::Unreadable { .. })).count();
+    let problems = sent.iter().filter(|message| matches!(message, CopyMessage::Unreadable { .. })).count();
     assert_eq!((problems, fs::read_dir(folder.path()).unwrap().count()), (2, 3), "{sent:?}");
 }
 
@@ -443,9 +446,9 @@ fn what_killed_copies_have_left_goes_unless_the_sender_has_the_file() {
     for name in ["coming", "there"] {
         bench.file(name, size).unwrap();
     }
-    bench.receiver.fail(0, "it vanished".to_owned());
+    bench.receiver.fail_file(0, "it vanished".to_owned());
     let (sent, folder) = bench.end();
-    assert!(matches!(outcomes(&sent)[..], [(1, Outcome::Present), (0, Outcome::Failed(_))]), "{sent:?}");
+    assert!(matches!(outcomes(&sent)[..], [(1, FileOutcome::Present), (0, FileOutcome::Failed(_))]), "{sent:?}");
     let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = names.map(|name| name.to_str().unwrap().chars().take(7).collect::<String>()).collect();
     names.sort();
@@ -454,9 +457,9 @@ fn what_killed_copies_have_left_goes_unless_the_sender_has_the_file() {
 
 fn again(bench: &Bench, file: u32, size: u64) -> Result<(), CopyError> {
     let modified = ModificationTime { seconds: 2_000_000, nanoseconds: 0 };
-    let kind = EntryKind::File { mode: 0o600, modified, size: ByteCount::new(size), identity: Identity([2; 32]) };
-    let entry = Entry { path: EntryPath::new("ignored").unwrap(), kind, attributes: Attributes::default() };
-    bench.handle(Message::Again { file, entry })
+    let kind = EntryKind::File { mode: 0o600, modified, size: ByteCount::new(size), identity: FileIdentity([2; 32]) };
+    let entry = TreeEntry { path: EntryPath::new("ignored").unwrap(), kind, attributes: ExtendedAttributes::default() };
+    bench.handle(CopyMessage::Again { file, entry })
 }
 
 #[test]
@@ -478,7 +481,7 @@ fn a_file_that_changed_comes_again_and_nothing_of_its_old_state_is_kept() {
     }
     bench.data(AGAIN | 1, 0, 3, b"new").unwrap();
     let (sent, folder) = bench.end();
-    assert!(matches!(outcomes(&sent)[..], [(AGAIN, Outcome::Copied(_)), (_, Outcome::Copied(_))]), "{sent:?}");
+    assert!(matches!(outcomes(&sent)[..], [(AGAIN, FileOutcome::Copied(_)), (_, FileOutcome::Copied(_))]), "{sent:?}");
     assert!(fs::read(folder.path().join("file")).unwrap() == second.concat());
     assert_eq!(fs::read(folder.path().join("small")).unwrap(), b"new");
     assert_eq!(fs::metadata(folder.path().join("file")).unwrap().mtime(), 2_000_000);
@@ -495,7 +498,7 @@ fn a_file_that_changes_is_repeated_once_and_only_if_it_was_listed() {
     protocol(again(&bench, 0, u64::MAX));
     again(&bench, 0, 0).unwrap();
     let (sent, folder) = bench.end();
-    assert!(matches!(outcomes(&sent)[..], [(AGAIN, Outcome::Copied(_))]), "{sent:?}");
+    assert!(matches!(outcomes(&sent)[..], [(AGAIN, FileOutcome::Copied(_))]), "{sent:?}");
     assert_eq!(fs::metadata(folder.path().join("file")).unwrap().len(), 0);
 }
 
@@ -513,11 +516,11 @@ fn chunks_of_any_order_and_holes_make_one_file() {
     bench.data(0, 0, size, &first).unwrap();
     let (sent, folder) = bench.end();
     let expected = [&first[..], &ZEROS, b"end"].concat();
-    let mut whole = Verified::new(ByteCount::new(size));
+    let mut whole = VerifiedChunks::new(ByteCount::new(size));
     for (index, chunk) in expected.chunks(CHUNK).enumerate() {
-        whole.insert(index as u32, chunk_hash(ByteCount::new(size), index as u32, chunk));
+        whole.insert_chunk(index as u32, chunk_hash(ByteCount::new(size), index as u32, chunk));
     }
-    assert_eq!(outcomes(&sent), [(0, Outcome::Copied(whole.digest().unwrap()))]);
+    assert_eq!(outcomes(&sent), [(0, FileOutcome::Copied(whole.file_digest().unwrap()))]);
     assert!(fs::read(folder.path().join("file")).unwrap() == expected);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left of the transfer");
 }
@@ -542,13 +545,13 @@ fn blocks_of_a_chunk_come_in_any_order_and_twice_and_the_sender_learns_which() {
     assert_eq!(bench.receiver.begun.load(Ordering::Relaxed), 0);
     let (sent, folder) = bench.end();
     let got = sent.iter().filter_map(|message| match message {
-        Message::Got { chunk, missing, .. } => Some((*chunk, *missing)),
+        CopyMessage::Got { chunk, missing, .. } => Some((*chunk, *missing)),
         _ => None,
     });
     let got: Vec<_> = got.collect();
     assert_eq!(got[..3], [(0, 0xffdf), (0, 0x7fdf), (0, 0x7fde)]);
     assert_eq!((got.len(), &got[got.len() - 2..]), (3 + 13 + 1, &[(0, 0), (1, 0)][..]), "{got:?}");
-    let wanted = sent.iter().filter(|message| matches!(message, Message::Want { .. })).count();
+    let wanted = sent.iter().filter(|message| matches!(message, CopyMessage::Want { .. })).count();
     assert_eq!(wanted, 2, "the file, and the chunk of which a block was wrong");
     assert!(fs::read(folder.path().join("file")).unwrap() == [&content[..], b"end"].concat());
 }
@@ -576,14 +579,14 @@ fn a_compressed_block_is_what_it_says_or_wanted_again() {
     let text = b"text".repeat(BLOCK / 4);
     let compressed = |content: &[u8]| {
         let mut packed = vec![0; BLOCK];
-        let length = Compressor::new().unwrap().compress(1, content, &mut packed).unwrap();
+        let length = BlockCompressor::new().unwrap().compress_block(1, content, &mut packed).unwrap();
         packed.truncate(length);
         packed
     };
     let block = |number: u8, of: &[u8], packed: &[u8]| {
         let hash = block_hash(ByteCount::new(size), 0, number, of);
         let header = DataHeader { file: 0, chunk: 0, block: number, reports: true, packed: true, hash };
-        bench.handle(Message::Data { header, content: packed }).unwrap();
+        bench.handle(CopyMessage::Data { header, content: packed }).unwrap();
     };
     let bomb = compressed(&vec![0; 64 << 20]);
     let wrong = [&b""[..], b"no frame", &bomb, &compressed(b""), &compressed(&text[1..]), &compressed(b"texts")];
@@ -594,7 +597,7 @@ fn a_compressed_block_is_what_it_says_or_wanted_again() {
     block(0, &text, &compressed(&text));
     block(1, b"right", &compressed(b"right"));
     let (sent, folder) = bench.end();
-    let wanted = sent.iter().filter(|message| matches!(message, Message::Want { file: 0, .. })).count();
+    let wanted = sent.iter().filter(|message| matches!(message, CopyMessage::Want { file: 0, .. })).count();
     assert_eq!(wanted, 1 + wrong.len());
     assert!(fs::read(folder.path().join("file")).unwrap() == [&text[..], b"right"].concat());
 }
@@ -613,9 +616,9 @@ fn a_sender_that_lies_is_refused() {
     protocol(bench.block([0, 0], 255, 5, b"right"));
     protocol(bench.handle(data(0, 0, 1, [0; 32], b"")));
     protocol(bench.data(9, 0, 5, b"right"));
-    protocol(bench.handle(Message::Begin { single: true, content: false }));
-    protocol(bench.handle(Message::Finished));
-    bench.handle(Message::EndOfList { complete: true }).unwrap();
+    protocol(bench.handle(CopyMessage::Begin { single: true, content: false }));
+    protocol(bench.handle(CopyMessage::Finished));
+    bench.handle(CopyMessage::EndOfList { complete: true }).unwrap();
     protocol(bench.file("asked/late", 5));
     assert_eq!(fs::read_dir(bench.folder.path()).unwrap().count(), 0);
 }
@@ -638,8 +641,8 @@ fn nothing_is_written_through_a_link_that_was_sent_or_put_there() {
     bench.entry("hard", EntryKind::HardLink { first }).unwrap();
     let (sent, folder) = bench.end();
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
-    assert!(matches!(outcomes(&sent)[..], [(0, Outcome::Failed(_)), .., (2, Outcome::Copied(_))]), "{sent:?}");
-    let problems = sent.iter().filter(|message| matches!(message, Message::Unreadable { .. })).count();
+    assert!(matches!(outcomes(&sent)[..], [(0, FileOutcome::Failed(_)), .., (2, FileOutcome::Copied(_))]), "{sent:?}");
+    let problems = sent.iter().filter(|message| matches!(message, CopyMessage::Unreadable { .. })).count();
     assert!(problems >= 2, "the second name, and the attributes of the folder: {sent:?}");
     assert!(!folder.path().join("hard").exists());
 }
@@ -661,8 +664,8 @@ fn folders_links_and_what_is_deleted() {
     assert_eq!((at("b").ino(), at("b").nlink()), (at("a/empty").ino(), 2));
     assert_eq!(fs::read_link(folder.path().join("a/link")).unwrap(), Path::new("empty"));
     assert!(!folder.path().join("old").exists());
-    assert!(sent.iter().any(|message| matches!(message, Message::Deleted { path } if path.as_bytes() == b"old")));
-    assert_eq!(sent.last(), Some(&Message::Finished));
+    assert!(sent.iter().any(|message| matches!(message, CopyMessage::Deleted { path } if path.as_bytes() == b"old")));
+    assert_eq!(sent.last(), Some(&CopyMessage::Finished));
 }
 
 /// A list of files that never come took memory without an end.
@@ -676,5 +679,5 @@ fn files_that_wait_take_a_bounded_memory_which_those_that_are_there_give_back() 
     }
     bench.file("waits", 9).unwrap();
     let error = bench.file("too-many", 9).unwrap_err();
-    assert!(error.code() == 1 && error.to_string().contains("copy the folders one after the other"), "{error}");
+    assert!(error.exit_code() == 1 && error.to_string().contains("copy the folders one after the other"), "{error}");
 }

@@ -138,7 +138,7 @@ fn files(entries: &Entries) -> impl Iterator<Item = (&Vec<u8>, &Vec<u8>)> {
 /// Returns the bytes of chunks that the journal of a file records, and that are there.
 fn recorded(to: &Path, path: &[u8], content: &[u8], may_be_wrong: bool) -> u64 {
     let path = EntryPath::new(path).unwrap();
-    let folder = below(to, path.folder().unwrap_or_default());
+    let folder = below(to, path.parent_path().unwrap_or_default());
     let working = |journal| below(&folder, &path.working_name(journal, USER));
     let (Ok(data), Ok(journal)) = (File::open(working(false)), fs::read(working(true))) else { return 0 };
     let mut chunks = HashSet::new();

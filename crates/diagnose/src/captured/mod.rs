@@ -3,13 +3,13 @@
 use fullpipe_record::{At, CaptureEvidence};
 
 use crate::ceilings::held_against;
-use crate::figures::Figures;
-use crate::finding::Finding;
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
 use crate::limits::{capacity, congestion_window, mtu};
 use crate::signals::Signals;
 
-pub(crate) use sentence::{sentence, shown};
-use view::View;
+pub(crate) use sentence::{capture_rows, captured_sentence};
+use view::CaptureView;
 
 mod path;
 mod sender;
@@ -19,45 +19,47 @@ mod view;
 mod window;
 
 /// Returns the limit that a capture shows.
-pub(crate) fn find(figures: &Figures, capture: &CaptureEvidence, signals: &Signals) -> Finding {
-    let view = View { figures, capture };
+pub(crate) fn find_limit(figures: &SenderSampleFigures, capture: &CaptureEvidence, signals: &Signals) -> LimitFinding {
+    let view = CaptureView { figures, capture };
     if let Some(end) = capture.only {
         let missing = if end == At::Sender { ACKNOWLEDGEMENTS } else { DATA };
         return capacity::full_as_stated(figures)
             .or_else(|| view.repeats_in_vain())
-            .unwrap_or_else(|| Finding::unknown(vec![missing]));
+            .unwrap_or_else(|| LimitFinding::unknown_limit(vec![missing]));
     }
     let whole = [mtu::without_progress, capacity::full_as_stated];
     let order = [
-        View::below_a_segment,
-        View::closed_on_the_way,
-        View::ramp_up,
-        View::window,
-        View::little_and_no_answer,
-        View::idle,
-        View::policed_at_first,
-        View::lowered_window,
-        View::full_at_first,
-        View::own_pace,
-        View::own_queue,
-        View::buffer_of_sender,
-        View::late_receiver,
-        View::path,
-        View::idle_at_times,
-        View::growth,
-        View::of_sender,
+        CaptureView::below_a_segment,
+        CaptureView::closed_on_the_way,
+        CaptureView::ramp_up,
+        CaptureView::find_receive_window,
+        CaptureView::little_and_no_answer,
+        CaptureView::find_idle_sender,
+        CaptureView::policed_at_first,
+        CaptureView::lowered_window,
+        CaptureView::full_at_first,
+        CaptureView::own_pace,
+        CaptureView::own_queue,
+        CaptureView::buffer_of_sender,
+        CaptureView::late_receiver,
+        CaptureView::find_path_limit,
+        CaptureView::idle_at_times,
+        CaptureView::find_window_growth,
+        CaptureView::of_sender,
     ];
-    let ended_early = |view: &View| congestion_window::ended_early(view.figures).filter(|_| !view.program_waits());
-    let found = [View::unscaled_at_sender, View::hardly_anything].into_iter().filter_map(|rule| rule(&view));
+    let ended_early =
+        |view: &CaptureView| congestion_window::ended_early(view.figures).filter(|_| !view.program_waits());
+    let found =
+        [CaptureView::unscaled_at_sender, CaptureView::hardly_anything].into_iter().filter_map(|rule| rule(&view));
     let found = found
         .chain(whole.into_iter().filter_map(|rule| rule(figures)))
         .chain(std::iter::once_with(|| ended_early(&view)).flatten())
         .chain(order.into_iter().filter_map(|rule| rule(&view)));
     let found = signals
         .first_possible(found, |found| held_against(figures, found))
-        .unwrap_or_else(|lacking| Finding::unknown(vec![lacking.unwrap_or(SENDER)]));
+        .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(SENDER)]));
     // The host itself may have asked for small segments.
-    mtu::behind(figures, &found).map_or(found, Finding::one_of_several)
+    mtu::find_cause(figures, &found).map_or(found, LimitFinding::one_of_several)
 }
 
 /// Figures that only the sender has.

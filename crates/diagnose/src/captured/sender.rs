@@ -6,8 +6,8 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use super::view::View;
-use crate::finding::Finding;
+use super::view::CaptureView;
+use crate::finding::LimitFinding;
 use crate::thresholds::{
     CLOCKED_SHARE, FEW_ENDS_OF_WRITES, FEW_SEGMENTS, FLAT_PLATEAU, IDLE_CAPTURE_SHARE, IDLE_OF_WAITING_PROGRAM,
     IDLE_SHARE_OF_PATH, LONG_QUIET_SHARE, MAX_PACE_FACTOR, MIN_FASTER_THAN_PACE, MIN_LEVEL_OF_SLEEPING_WRITER,
@@ -15,29 +15,29 @@ use crate::thresholds::{
     MIN_SHARE_BELOW_PACE, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, PACED_BURSTS_SHARE,
 };
 
-impl View<'_> {
+impl CaptureView<'_> {
     /// Returns true if hardly anything was in flight at nearly any time.
     pub(super) fn program_waits(&self) -> bool {
         self.capture.idle.get() >= IDLE_OF_WAITING_PROGRAM
     }
 
     /// Finds a sender that had nothing to send though nothing held it back.
-    pub(super) fn idle(&self) -> Option<Finding> {
+    pub(super) fn find_idle_sender(&self) -> Option<LimitFinding> {
         self.idle_from(IDLE_CAPTURE_SHARE).filter(|_| !self.is_buffer())
     }
 
-    fn idle_from(&self, share: f64) -> Option<Finding> {
+    fn idle_from(&self, share: f64) -> Option<LimitFinding> {
         let idle = self.capture.idle;
-        (idle.get() >= share).then(|| Finding::new(SenderApplicationVerdict::Idle, idle).one_of_several())
+        (idle.get() >= share).then(|| LimitFinding::new(SenderApplicationVerdict::Idle, idle).one_of_several())
     }
 
     /// Finds a sender that leaves its path idle at times, and sends at times of its own at others.
-    pub(super) fn leaves_path_idle(&self) -> Option<Finding> {
+    pub(super) fn leaves_path_idle(&self) -> Option<LimitFinding> {
         self.idle_from(IDLE_SHARE_OF_PATH).filter(|_| !self.follows_acknowledgements())
     }
 
     /// Finds one that sends faster than its rate at others.
-    pub(super) fn idle_at_times(&self) -> Option<Finding> {
+    pub(super) fn idle_at_times(&self) -> Option<LimitFinding> {
         self.leaves_path_idle().filter(|_| self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
     }
 
@@ -56,38 +56,38 @@ impl View<'_> {
     /// makes them as long as the pace sends in a millisecond, and of two segments at least
     /// (`tcp_tso_autosize`).
     fn is_longer_than_a_pace(&self, rate: BitRate) -> bool {
-        let longest = rate.scaled(MAX_PACE_FACTOR).bytes_in(Span::from_millis(1));
+        let longest = rate.scale_by(MAX_PACE_FACTOR).bytes_in(Span::from_millis(1));
         self.figures.mss.is_some_and(|mss| self.capture.train > longest.max(mss * FEW_SEGMENTS))
     }
 
     /// Finds a sender that spaces its data by a rate: by its program, which then has no more than parts of segments, or
     /// below it.
-    pub(super) fn own_pace(&self) -> Option<Finding> {
+    pub(super) fn own_pace(&self) -> Option<LimitFinding> {
         let held = self.paced_share().filter(|share| share.get() >= MIN_PACED_SHARE && !self.is_buffer())?;
         if self.exceeds_its_pace() {
             return None;
         }
-        let program = Finding::new(SenderApplicationVerdict::RateLimited, held);
+        let program = LimitFinding::new(SenderApplicationVerdict::RateLimited, held);
         if self.capture.partial.get() >= MIN_PARTIAL_SHARE || self.writes_show() {
             return Some(program.one_of_several());
         }
         // A pace lets no more be in flight at any time unless a round trip takes longer, and a program that catches up
         // with its rate does.
         if self.was_fuller() && !self.ever_lost_on_path() && !self.waits_on_path() {
-            return Some(program.or(PacingVerdict::MaxPacingRate));
+            return Some(program.add_alternative(PacingVerdict::MaxPacingRate));
         }
         if self.sees_no_queue() {
             return Some(if self.leaves_room_on_path() {
-                Finding::new(SendBufferVerdict::TcpWmemMax, held).or(SenderApplicationVerdict::Idle)
+                LimitFinding::new(SendBufferVerdict::TcpWmemMax, held).add_alternative(SenderApplicationVerdict::Idle)
             } else {
-                Finding::new(CapacityVerdict::Link, held).one_of_several()
+                LimitFinding::new(CapacityVerdict::Link, held).one_of_several()
             });
         }
         // A congestion window grows again after a loss.
         let is_long = |quiet: QuietRounds| quiet.share.get() >= LONG_QUIET_SHARE;
         let stands_still = || self.is_level() && self.capture.quiet.is_some_and(is_long);
         let is_own = (!self.lost_on_path() || stands_still()) && !self.waits_on_path();
-        is_own.then(|| Finding::new(PacingVerdict::MaxPacingRate, held).one_of_several())
+        is_own.then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, held).one_of_several())
     }
 
     /// Returns true if the sender is faster at times than what seems its pace, though always as much is in flight: BBR
@@ -95,7 +95,7 @@ impl View<'_> {
     /// never does.
     fn exceeds_its_pace(&self) -> bool {
         let is_faster = |burst: BurstRate| {
-            burst.share.get() >= MIN_PACED_SHARE && burst.rate > self.figures.rate.scaled(MAX_PACE_FACTOR)
+            burst.share.get() >= MIN_PACED_SHARE && burst.rate > self.figures.rate.scale_by(MAX_PACE_FACTOR)
         };
         let exceeds = self.capture.faster.is_some_and(|share| share.get() >= MIN_FASTER_THAN_PACE);
         self.is_level() && !self.was_fuller() && (exceeds || self.capture.departures.is_some_and(is_faster))
@@ -121,23 +121,23 @@ impl View<'_> {
     }
 
     /// Finds the queue of the sending host, if it dropped what a capture behind it never saw.
-    pub(super) fn own_queue(&self) -> Option<Finding> {
+    pub(super) fn own_queue(&self) -> Option<LimitFinding> {
         let again = self.figures.sent_again_in_all()?;
         let found = self.is_at_sender() && self.capture.lost_before > 0 && self.capture.lost_before * 2 > again;
-        found.then(|| Finding::new(CapacityVerdict::HostQueue, Ratio::ONE))
+        found.then(|| LimitFinding::new(CapacityVerdict::HostQueue, Ratio::ONE))
     }
 
     /// Finds a send buffer, whose data is always as much: losses and queues make it swing. Its own bursts may wait in a
     /// queue, and at first be lost to it, but the queue is empty before the next ones.
-    pub(super) fn buffer_of_sender(&self) -> Option<Finding> {
+    pub(super) fn buffer_of_sender(&self) -> Option<LimitFinding> {
         if self.was_fuller() {
             return None;
         }
         let lost = self.ever_lost_on_path();
         let is_faster = self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true);
-        let is_flat = self.plateau()? >= FLAT_PLATEAU && !lost && is_faster;
+        let is_flat = self.flight_plateau()? >= FLAT_PLATEAU && !lost && is_faster;
         let refills = || {
-            let is_level = self.is_level() && self.drains() && (self.some_waits() || !lost);
+            let is_level = self.is_level() && self.drains_queue() && (self.some_waits() || !lost);
             is_level && self.bursts_are_faster(MIN_SHARE_OF_REFILLS) == Some(true)
         };
         (is_flat || refills()).then(|| self.of_sender()).flatten()
@@ -145,29 +145,31 @@ impl View<'_> {
 
     /// Finds a sender that holds itself back though this does not show why: its program or its own queue, by which data
     /// goes out at their times, or its buffer, whose data goes out as the acknowledgements come.
-    pub(super) fn of_sender(&self) -> Option<Finding> {
+    pub(super) fn of_sender(&self) -> Option<LimitFinding> {
         if self.is_answered_in_each_round_trip() {
-            return Some(Finding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE).one_of_several());
+            return Some(
+                LimitFinding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE).one_of_several(),
+            );
         }
         let at_own_times = self.capture.clocked.is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
-        let is_uneven = self.plateau()? < MIN_PLATEAU && !self.is_level() && !self.follows_acknowledgements();
+        let is_uneven = self.flight_plateau()? < MIN_PLATEAU && !self.is_level() && !self.follows_acknowledgements();
         // Neither a buffer nor a pace, behind which data waits at any time.
-        let own_queue = |found: Finding| {
+        let own_queue = |found: LimitFinding| {
             let waits = self.data_waits_at_sender() && !self.was_fuller();
-            if waits { found.or(CapacityVerdict::HostQueue) } else { found.one_of_several() }
+            if waits { found.add_alternative(CapacityVerdict::HostQueue) } else { found.one_of_several() }
         };
         if !self.is_at_sender() {
-            if self.writes_show() || (at_own_times && is_uneven) || self.swings() {
-                return Some(Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several());
+            if self.writes_show() || (at_own_times && is_uneven) || self.has_flight_swings() {
+                return Some(LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several());
             }
-            let found = Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
+            let found = LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
             // A smaller window does the same, and not every sender cuts a packet where it ends. A pace cuts none.
             let may_be_window = match self.capture.clocked {
                 Some(_) => self.follows_acknowledgements(),
                 None => self.cuts_packets()?,
             };
             let lowered = ReceiveWindowVerdict::WindowClamped;
-            return Some(if may_be_window { found.or(lowered) } else { own_queue(found) });
+            return Some(if may_be_window { found.add_alternative(lowered) } else { own_queue(found) });
         }
         let is_spaced = self.paced_share().is_some_and(|share| share.get() >= MIN_PACED_SHARE);
         if self.was_fuller() && !self.follows_acknowledgements() {
@@ -176,11 +178,11 @@ impl View<'_> {
             } else {
                 SenderApplicationVerdict::Idle
             };
-            return Some(Finding::new(program, Ratio::ONE).one_of_several());
+            return Some(LimitFinding::new(program, Ratio::ONE).one_of_several());
         }
         let is_held = at_own_times && self.is_level() && !self.was_fuller();
         if is_held && !self.writes_show() && self.data_waits_at_sender() {
-            return Some(own_queue(Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE)));
+            return Some(own_queue(LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE)));
         }
         let found: LegalVerdict = if self.writes_show() {
             SenderApplicationVerdict::Idle.into()
@@ -196,12 +198,12 @@ impl View<'_> {
             // A program would leave pauses.
             CapacityVerdict::HostQueue.into()
         };
-        Some(Finding::new(found, Ratio::ONE).one_of_several())
+        Some(LimitFinding::new(found, Ratio::ONE).one_of_several())
     }
 
     /// Returns true if what is in flight swings by more than the third of a buffer that is free when its writer is
     /// woken.
-    pub(super) fn swings(&self) -> bool {
+    pub(super) fn has_flight_swings(&self) -> bool {
         let swings = |quiet: QuietRounds| quiet.level.get() < MIN_LEVEL_OF_SLEEPING_WRITER;
         !self.ever_lost_on_path() && self.capture.quiet.is_some_and(swings)
     }
@@ -210,11 +212,12 @@ impl View<'_> {
     /// its own.
     pub(super) fn is_answered_in_each_round_trip(&self) -> bool {
         let a_round_trip = self.figures.rtt.map(|rtt| self.figures.rate.bytes_in(rtt));
-        a_round_trip.is_some_and(|size| self.capture.answers as f64 * size.as_f64() >= self.bytes().as_f64())
+        a_round_trip
+            .is_some_and(|size| self.capture.answers as f64 * size.as_f64() >= self.acknowledged_bytes().as_f64())
     }
 
     /// Returns the data that was acknowledged, all streams together.
-    pub(super) fn bytes(&self) -> ByteCount {
+    pub(super) fn acknowledged_bytes(&self) -> ByteCount {
         self.figures.flows.iter().filter_map(|flow| Some(flow.whole.last()?.bytes)).sum()
     }
 
@@ -227,11 +230,11 @@ impl View<'_> {
     /// Returns the share of the time in which the sender's packets are spaced by one rate, that of the transfer.
     fn paced_share(&self) -> Option<Ratio> {
         let all = self.figures.rate;
-        let each = all.scaled(1.0 / f64::from(self.figures.streams()));
+        let each = all.scale_by(1.0 / f64::from(self.figures.stream_count()));
         let of_time = |burst: &BurstRate| {
-            let pace = [each, all].into_iter().find(|rate| burst.rate <= rate.scaled(MAX_PACE_FACTOR))?;
+            let pace = [each, all].into_iter().find(|rate| burst.rate <= rate.scale_by(MAX_PACE_FACTOR))?;
             // At first a shaper may let more pass; at other times faster trains show that nothing spaces them.
-            let is_whole = burst.rate >= pace.scaled(1.0 / MAX_PACE_FACTOR);
+            let is_whole = burst.rate >= pace.scale_by(1.0 / MAX_PACE_FACTOR);
             let of_time = (burst.share.get() * pace.relative_to(burst.rate)).min(1.0);
             (is_whole || burst.share.get() >= MIN_SHARE_BELOW_PACE).then(|| Ratio::new(of_time))
         };

@@ -4,25 +4,29 @@ use fullpipe_record::{
     At, BurstRate, CapacityVerdict, CaptureEvidence, LegalVerdict, MtuVerdict, ReceiveWindowVerdict,
     SenderApplicationVerdict,
 };
-use fullpipe_units::{BitRate, counted};
+use fullpipe_units::{BitRate, count_noun};
 
-use super::view::View;
-use crate::figures::Figures;
-use crate::finding::Finding;
+use super::view::CaptureView;
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
 use crate::text::{self, Row};
 use crate::thresholds::IDLE_CAPTURE_SHARE;
 
 /// Returns the limit in one sentence, where a capture shows it by other figures than the hosts do.
-pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &Finding) -> Option<String> {
-    let view = View { figures, capture };
-    let (rate, rtt) = (figures.rate, text::time(figures.rtt));
-    let (in_flight, window) = (text::size(figures.mean(|one| one.outstanding)), allowed(&view));
+pub(crate) fn captured_sentence(
+    figures: &SenderSampleFigures,
+    capture: &CaptureEvidence,
+    finding: &LimitFinding,
+) -> Option<String> {
+    let view = CaptureView { figures, capture };
+    let (rate, rtt) = (figures.rate, text::time_text(figures.rtt));
+    let (in_flight, window) = (text::size_text(figures.mean_size(|one| one.outstanding)), allowed_window(&view));
     match finding.verdict {
         LegalVerdict::Unknown(_) => Some(one_way(capture.only?, rate)),
         LegalVerdict::Mtu(MtuVerdict::BlackHole) if capture.only.is_some() => Some(format!(
             "The sender repeats its first {} again and again, and no answer was captured: full packets vanish on the \
              path, or all do.",
-            view.passed()
+            view.passed_bytes()
         )),
         LegalVerdict::Capacity(CapacityVerdict::HostQueue) if capture.lost_before == 0 => Some(format!(
             "The sender holds itself back and sends at times of its own, though it never pauses and the receiver \
@@ -86,7 +90,7 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
             Some(format!(
                 "The receiver answers late: a round trip takes {rtt} for the sender and {} for the receiver, which has \
                  a queue of the path in its own; its program or its processor keeps the data waiting.",
-                text::time(figures.evidence.loaded_rtt)
+                text::time_text(figures.evidence.loaded_rtt)
             ))
         }
         LegalVerdict::SenderApplication(_) if capture.idle.get() >= IDLE_CAPTURE_SHARE => Some(format!(
@@ -114,18 +118,18 @@ pub(crate) fn sentence(figures: &Figures, capture: &CaptureEvidence, finding: &F
 
 /// Returns the receiver's window in words. If neither a handshake nor the data in flight shows its scale, it is never
 /// full.
-fn allowed(view: &View) -> String {
-    match view.figures.mean(|one| one.window) {
+fn allowed_window(view: &CaptureView) -> String {
+    match view.figures.mean_size(|one| one.window) {
         None if view.lacks_handshake() => "more, whatever the scale of its windows,".to_owned(),
-        window => text::size(window),
+        window => text::size_text(window),
     }
 }
 
 /// Returns the sentence about a send buffer, or what looks like one from the place of the capture.
-fn of_buffer(view: &View, finding: &Finding) -> String {
+fn of_buffer(view: &CaptureView, finding: &LimitFinding) -> String {
     let figures = view.figures;
-    let (rate, rtt) = (figures.rate, text::time(figures.rtt));
-    let (in_flight, window) = (text::size(figures.mean(|one| one.outstanding)), allowed(view));
+    let (rate, rtt) = (figures.rate, text::time_text(figures.rtt));
+    let (in_flight, window) = (text::size_text(figures.mean_size(|one| one.outstanding)), allowed_window(view));
     let waits_in_host = finding.other == Some(CapacityVerdict::HostQueue.into());
     if view.is_at_sender() && !waits_in_host {
         return format!(
@@ -160,7 +164,7 @@ fn one_way(end: At, rate: BitRate) -> String {
 }
 
 /// Returns the figures of a capture that decide.
-pub(crate) fn shown(capture: &CaptureEvidence) -> Vec<Row> {
+pub(crate) fn capture_rows(capture: &CaptureEvidence) -> Vec<Row> {
     let burst = |burst: Option<BurstRate>| burst.map(|burst| format!("{}, {} of the data", burst.rate, burst.share));
     let place = match capture.point {
         Some(At::Sender) => "at the sender",
@@ -173,7 +177,7 @@ pub(crate) fn shown(capture: &CaptureEvidence) -> Vec<Row> {
         _ => "of the receiver alone",
     });
     let two_way = only.is_none();
-    let lost = (capture.lost_before > 0).then(|| counted(capture.lost_before, "segment"));
+    let lost = (capture.lost_before > 0).then(|| count_noun(capture.lost_before, "segment"));
     vec![
         ("captured", Some(place.to_owned())),
         ("captured packets", only.map(str::to_owned)),
@@ -190,7 +194,7 @@ pub(crate) fn shown(capture: &CaptureEvidence) -> Vec<Row> {
 fn sent_most_often_at(burst: BurstRate, sustained: Option<BitRate>) -> String {
     const FASTER: f64 = 1.1;
     let own = format!("{}, {} of the data", burst.rate, burst.share);
-    match sustained.filter(|sustained| burst.rate > sustained.scaled(FASTER)) {
+    match sustained.filter(|sustained| burst.rate > sustained.scale_by(FASTER)) {
         Some(sustained) => format!("{own}, in bursts; over 200 ms at most {sustained}"),
         None => own,
     }

@@ -3,7 +3,7 @@
 use fullpipe_record::{At, BurstRate, CaptureEvidence, QuietRounds};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::figures::Figures;
+use crate::figures::SenderSampleFigures;
 use crate::limits::capacity;
 use crate::thresholds::{
     CLOCKED_BURSTS, MAX_FREE_SHARE, MIN_FREE_SHARE, MIN_LEVEL, MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS,
@@ -11,12 +11,12 @@ use crate::thresholds::{
 };
 
 /// A transfer as a capture shows it.
-pub(super) struct View<'v> {
-    pub(super) figures: &'v Figures<'v>,
+pub(super) struct CaptureView<'v> {
+    pub(super) figures: &'v SenderSampleFigures<'v>,
     pub(super) capture: &'v CaptureEvidence,
 }
 
-impl View<'_> {
+impl CaptureView<'_> {
     /// Returns true if nearly all data is sent as acknowledgements come.
     pub(super) fn follows_acknowledgements(&self) -> bool {
         self.capture.clocked.is_some_and(|clocked| clocked.get() >= CLOCKED_BURSTS)
@@ -24,7 +24,7 @@ impl View<'_> {
 
     /// Returns true if round trips take clearly longer under load.
     pub(super) fn some_waits(&self) -> bool {
-        self.figures.rtt.zip(self.figures.idle_rtt).is_some_and(|(rtt, idle)| rtt >= idle.scaled(MIN_WAIT))
+        self.figures.rtt.zip(self.figures.idle_rtt).is_some_and(|(rtt, idle)| rtt >= idle.scale_by(MIN_WAIT))
     }
 
     /// Returns true if always as much is in flight, since a loss if there was one, and that is long ago.
@@ -47,7 +47,7 @@ impl View<'_> {
     }
 
     /// Returns true if the queue of the path is empty once in most round trips.
-    pub(super) fn drains(&self) -> bool {
+    pub(super) fn drains_queue(&self) -> bool {
         self.capture.quiet.is_some_and(|quiet| quiet.free.get() >= MIN_FREE_SHARE)
     }
 
@@ -69,7 +69,7 @@ impl View<'_> {
 
     /// Returns true if something was lost in the judged part, and not in the sending host.
     pub(super) fn lost_on_path(&self) -> bool {
-        self.is_beyond_sender(self.figures.retransmitted().map_or(0, |lost| lost.again))
+        self.is_beyond_sender(self.figures.retransmitted_segments().map_or(0, |lost| lost.again))
     }
 
     /// Returns true if something was lost in the whole transfer, and not in the sending host.
@@ -88,7 +88,7 @@ impl View<'_> {
     /// Returns true if bursts pass the path clearly faster than the transfer; `None` where less
     /// than `share` of the data comes at one rate.
     pub(super) fn bursts_are_faster(&self, share: f64) -> Option<bool> {
-        Some(self.figures.rate < self.rate_of_bursts(share)?.scaled(MIN_USE_OF_FULL_PATH))
+        Some(self.figures.rate < self.rate_of_bursts(share)?.scale_by(MIN_USE_OF_FULL_PATH))
     }
 
     /// Returns the most frequent rate at which bursts pass the path, if `share` of the data comes at it.
@@ -104,8 +104,8 @@ impl View<'_> {
 
     /// Returns the least bytes in flight for nine tenths of the time, as a share of the most that
     /// is usually in flight.
-    pub(super) fn plateau(&self) -> Option<f64> {
-        Some(Ratio::of(self.in_flight(10)?.as_f64(), self.usual_most_in_flight()?.as_f64()).get())
+    pub(super) fn flight_plateau(&self) -> Option<f64> {
+        Some(Ratio::from_quotient(self.in_flight(10)?.as_f64(), self.usual_most_in_flight()?.as_f64()).get())
     }
 
     /// Returns the most that is usually in flight.

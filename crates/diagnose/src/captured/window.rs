@@ -3,20 +3,20 @@
 use fullpipe_record::{At, Limit, ReceiveWindowVerdict, SendBufferVerdict, WindowEdit};
 use fullpipe_units::{ByteCount, Ratio};
 
-use super::view::View;
-use crate::figures::share;
-use crate::finding::Finding;
+use super::view::CaptureView;
+use crate::figures::share_of_votes;
+use crate::finding::LimitFinding;
 use crate::limits::{capacity, receive_window};
 use crate::thresholds::{
     CLOCKED_BY_WINDOW, CLOCKED_SHARE, FEW_SEGMENTS, FULL_PACKETS_SHARE, MIN_CUT_PACKETS, MIN_LIMIT_SHARE, MIN_PROBES,
     MIN_TUNED_GROWTH,
 };
 
-impl View<'_> {
+impl CaptureView<'_> {
     /// Finds a sender to which the receiver's offer to scale windows did not come: each of its packets holds as much as
     /// the field of the window in the header, which both SYNs scale here. The first may hold less, as what a program
     /// writes before the rest.
-    pub(super) fn unscaled_at_sender(&self) -> Option<Finding> {
+    pub(super) fn unscaled_at_sender(&self) -> Option<LimitFinding> {
         let whole = &self.figures.flows.first()?.whole;
         let (first, tcp) = (&whole.first()?.tcp, &whole.last()?.tcp);
         let shift = tcp.snd_wscale.filter(|shift| *shift > 0 && tcp.window_scaling == Some(true))?;
@@ -26,22 +26,22 @@ impl View<'_> {
         let packet = ByteCount::new(bytes.get() / packets.max(1));
         // Each is alone in flight. A window whose field is about a segment is full by chance.
         let is_alone = self.usual_most_in_flight()? <= field;
-        let is_full = packet <= field && packet >= field.scaled(FULL_PACKETS_SHARE) && is_alone;
+        let is_full = packet <= field && packet >= field.scale_by(FULL_PACKETS_SHARE) && is_alone;
         let found = !self.is_at_sender() && field < self.figures.mss? && packet > ByteCount::ZERO && is_full;
-        found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE))
+        found.then(|| LimitFinding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE))
     }
 
     /// Finds the receiver's window or program; or the full pipe, where the window holds more than fits it.
-    pub(super) fn window(&self) -> Option<Finding> {
-        let found = receive_window::find(self.figures)?;
-        if found.kind() != Limit::ReceiveWindow {
+    pub(super) fn find_receive_window(&self) -> Option<LimitFinding> {
+        let found = receive_window::find_receive_window(self.figures)?;
+        if found.limit_kind() != Limit::ReceiveWindow {
             return Some(found);
         }
         capacity::queue_behind_window(self.figures).or_else(|| Some(self.cause_of_window(found)))
     }
 
     /// Returns the cause of the window of `found`.
-    fn cause_of_window(&self, found: Finding) -> Finding {
+    fn cause_of_window(&self, found: LimitFinding) -> LimitFinding {
         if let Some(cause) = self.edited_window() {
             return found.as_verdict(cause);
         }
@@ -57,18 +57,18 @@ impl View<'_> {
         let cause = if fixed { ReceiveWindowVerdict::SoRcvbuf } else { ReceiveWindowVerdict::TcpRmemMax };
         if self.lacks_handshake() {
             // It is full under one of fourteen scales, as about every second buffer is by chance.
-            return found.as_verdict(cause).or(SendBufferVerdict::TcpWmemMax);
+            return found.as_verdict(cause).add_alternative(SendBufferVerdict::TcpWmemMax);
         }
         found.as_verdict(cause).one_of_several()
     }
 
     /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires (RFC 9293,
     /// 3.8.6.2.1), and has nothing in flight meanwhile.
-    pub(super) fn below_a_segment(&self) -> Option<Finding> {
+    pub(super) fn below_a_segment(&self) -> Option<LimitFinding> {
         let mss = self.figures.mss?;
         let small = |window| ByteCount::ZERO < window && window < mss;
-        let held = share(self.figures.snapshots().map(|snapshot| snapshot.window.map(small)))?;
-        let found = Finding::new(ReceiveWindowVerdict::TcpRmemMax, held);
+        let held = share_of_votes(self.figures.snapshots().map(|snapshot| snapshot.window.map(small)))?;
+        let found = LimitFinding::new(ReceiveWindowVerdict::TcpRmemMax, held);
         (held.get() >= MIN_LIMIT_SHARE).then(|| self.cause_of_window(found))
     }
 
@@ -92,7 +92,7 @@ impl View<'_> {
 
     /// Returns the cause of windows that are not scaled, where the SYN of `end` lacks the offer: that host, if it was
     /// captured there, or if no device may have taken it away.
-    fn without_scale(&self, end: At, found: &Finding) -> Finding {
+    fn without_scale(&self, end: At, found: &LimitFinding) -> LimitFinding {
         let evidence = self.figures.evidence;
         let settings = if end == At::Sender { &evidence.sender } else { &evidence.receiver };
         let is_not_offered = found.as_verdict(ReceiveWindowVerdict::NoWindowScaling);
@@ -109,7 +109,7 @@ impl View<'_> {
     /// Finds a sender that asks for the window again and again, and sends nothing, though the receiver allows several
     /// segments: it takes the window for less than one, by another scale. A program that pauses asks as well, whether
     /// the other end is there.
-    pub(super) fn closed_on_the_way(&self) -> Option<Finding> {
+    pub(super) fn closed_on_the_way(&self) -> Option<LimitFinding> {
         let flow = self.figures.flows.first()?;
         let (first, last) = (flow.whole.first()?, flow.whole.last()?);
         let is_silent = flow.silent_for(|sample| sample.bytes) * 2 >= last.at.saturating_sub(first.at);
@@ -118,38 +118,38 @@ impl View<'_> {
         let is_open = last.tcp.snd_wnd.is_none_or(|window| window >= few) && !self.is_at_sender();
         let may_be = self.lacks_handshake() || is_open;
         let found = may_be && self.capture.probes >= MIN_PROBES && is_silent;
-        let found = found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE))?;
+        let found = found.then(|| LimitFinding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE))?;
         let stripped = ReceiveWindowVerdict::WindowScaleStripped;
-        Some(if self.lacks_handshake() { found.or(stripped) } else { found.one_of_several() })
+        Some(if self.lacks_handshake() { found.add_alternative(stripped) } else { found.one_of_several() })
     }
 
     /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in each round trip a
     /// packet is cut short where the window ends (`tcp_mss_split_point`). A buffer holds whole segments; a program that
     /// waits after each write looks alike.
-    pub(super) fn lowered_window(&self) -> Option<Finding> {
+    pub(super) fn lowered_window(&self) -> Option<LimitFinding> {
         let may_be = !self.is_at_sender()
             && self.capture.clocked.is_none_or(|clocked| clocked.get() >= CLOCKED_SHARE)
-            && self.drains()
+            && self.drains_queue()
             && !self.ever_lost_on_path()
             && !self.waits_on_path()
             && !self.is_answered_in_each_round_trip();
         let cause = if self.capture.clocked.is_some() && self.cuts_packets()? {
             ReceiveWindowVerdict::WindowClamped
         } else if self.fills_misread_window()
-            || (self.was_fuller() && self.follows_acknowledgements() && !self.swings())
+            || (self.was_fuller() && self.follows_acknowledgements() && !self.has_flight_swings())
         {
             // The window of the handshake has no scale: what is sent into it no edit of the scale makes smaller.
             ReceiveWindowVerdict::WindowScaleRewritten
         } else {
             return None;
         };
-        may_be.then(|| Finding::new(cause, Ratio::ONE).one_of_several())
+        may_be.then(|| LimitFinding::new(cause, Ratio::ONE).one_of_several())
     }
 
     /// Returns true if a packet in each round trip is cut short; `None` if the samples do not show
     /// it.
     pub(super) fn cuts_packets(&self) -> Option<bool> {
-        let segments = self.figures.mean(|one| one.outstanding)?.as_f64() / self.figures.mss?.as_f64().max(1.0);
+        let segments = self.figures.mean_size(|one| one.outstanding)?.as_f64() / self.figures.mss?.as_f64().max(1.0);
         Some(self.capture.partial.get() * segments >= MIN_CUT_PACKETS)
     }
 

@@ -1,25 +1,25 @@
 //! A bottleneck that is full, on the path or in the sending host.
 
 use fullpipe_record::{
-    At, CapacityVerdict, Change, CongestionWindowVerdict, Limit, LossVerdict, Progress, Remedy, Sample, Scope,
+    At, CapacityVerdict, Change, CongestionWindowVerdict, Limit, LossVerdict, Remedy, Sample, Scope, TransferProgress,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
-use crate::advice::Advice;
-use crate::figures::{Figures, share};
-use crate::finding::Finding;
-use crate::flow::Flow;
+use crate::advice::RemedyAdvice;
+use crate::figures::{SenderSampleFigures, share_of_votes};
+use crate::finding::LimitFinding;
+use crate::flow::SenderStream;
 use crate::limits::loss::loss_window;
-use crate::limits::{Facts, pacing};
+use crate::limits::{LimitFacts, pacing};
 use crate::losses;
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
 use crate::path::{
-    self, exceeds_the_pipe, judged_part, queue_before_the_load, rate_trend, rtt_trend, stated_capacity,
-    time_on_the_line, trend,
+    self, exceeds_the_pipe, judged_part, mean_trend, queue_before_the_load, rate_trend, rtt_trend, stated_capacity,
+    time_on_the_line,
 };
-use crate::snapshot::Snapshot;
-use crate::text::{self, Basics, Row, time};
+use crate::snapshot::JudgedSample;
+use crate::text::{self, BasicFacts, Row, time_text};
 use crate::thresholds::{
     CLEARLY_LOWER_SHARE, DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR,
     GROWN_WINDOW_FACTOR, GROWN_WITH_RTT_FACTOR, INFLATED_RTT_FACTOR, MIN_ECHOES, MIN_LIMIT_SHARE, MIN_OWN_DROPS,
@@ -28,38 +28,38 @@ use crate::thresholds::{
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
-pub(crate) fn full_as_stated(figures: &Figures) -> Option<Finding> {
-    let enough = stated_capacity(figures)?.scaled(FULL_PIPE_SHARE);
-    (figures.rate >= enough).then(|| Finding::new(CapacityVerdict::Link, time_at(figures, enough)))
+pub(crate) fn full_as_stated(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let enough = stated_capacity(figures)?.scale_by(FULL_PIPE_SHARE);
+    (figures.rate >= enough).then(|| LimitFinding::new(CapacityVerdict::Link, time_at(figures, enough)))
 }
 
 /// Returns true if the data takes all that the stated bandwidth can carry: nothing at a host could be lifted then.
-pub(crate) fn carries_all_as_stated(figures: &Figures) -> bool {
-    stated_capacity(figures).is_some_and(|stated| figures.rate >= stated.scaled(WHOLE_RATE_SHARE))
+pub(crate) fn carries_all_as_stated(figures: &SenderSampleFigures) -> bool {
+    stated_capacity(figures).is_some_and(|stated| figures.rate >= stated.scale_by(WHOLE_RATE_SHARE))
 }
 
 /// Finds a window or buffer that holds more than fits the pipe: the excess stands in a queue, and the bottleneck is
 /// full. Data that waits for a slow reader, which takes it in large chunks, is no queue: echo requests during the load
 /// do not wait with it.
-pub(crate) fn queue_behind_window(figures: &Figures) -> Option<Finding> {
+pub(crate) fn queue_behind_window(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let in_the_pipe = figures.rate.bytes_in(figures.idle_rtt?);
-    let outstanding = figures.mean(|snapshot| snapshot.outstanding)?;
+    let outstanding = figures.mean_size(|snapshot| snapshot.outstanding)?;
     let echoes = figures.evidence.loaded_rtt.zip(inflated_rtt(figures));
     // Without echo requests a rate that wavers shows that it is the sender's own bursts that wait.
     let others_wait_too = echoes.map_or_else(|| is_flat(figures), |(rtt, most)| rtt > most);
     let is_full = || exceeds_the_pipe(outstanding, in_the_pipe, || is_flat(figures));
     (rtt_is_inflated(figures) && others_wait_too && is_full())
-        .then(|| Finding::new(CapacityVerdict::Link, time_inflated(figures)))
+        .then(|| LimitFinding::new(CapacityVerdict::Link, time_inflated(figures)))
 }
 
 /// Finds a bottleneck that is full, and not with this transfer alone: it carries clearly less of it than its stated
 /// bandwidth; or its queue was there before the transfer began, and the transfer fills it or loses packets to it; or
 /// packets wait behind those of others before they are lost.
-pub(crate) fn behind_on_path(figures: &Figures, found: &Finding) -> Option<Finding> {
+pub(crate) fn behind_on_path(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
     let is_regrowth = found.verdict == CongestionWindowVerdict::Recovering.into();
     let in_a_queue = found.verdict == LossVerdict::ShallowQueue.into();
-    let shared = match (found.kind(), stated_capacity(figures)) {
-        (Limit::Capacity, Some(stated)) => figures.rate < stated.scaled(SHARED_PIPE_SHARE),
+    let shared = match (found.limit_kind(), stated_capacity(figures)) {
+        (Limit::Capacity, Some(stated)) => figures.rate < stated.scale_by(SHARED_PIPE_SHARE),
         (_, Some(stated)) if in_a_queue && waits_behind_others(figures, stated) => true,
         (Limit::Capacity | Limit::Loss, _) => queue_before_the_load(figures.evidence, figures.idle_rtt),
         _ => is_regrowth && queue_before_the_load(figures.evidence, figures.idle_rtt),
@@ -69,65 +69,65 @@ pub(crate) fn behind_on_path(figures: &Figures, found: &Finding) -> Option<Findi
 
 /// Returns true if packets wait longer before losses than a short queue keeps them, though the data is far slower than
 /// the link then: packets of others wait there, too. While a queue of its own stands, a sender has the whole link.
-fn waits_behind_others(figures: &Figures, stated: BitRate) -> bool {
+fn waits_behind_others(figures: &SenderSampleFigures, stated: BitRate) -> bool {
     let waits = || {
         let idle = figures.idle_rtt?;
         let wait = losses::usual_rtt_before(&figures.flows)?.saturating_sub(idle);
-        let least = stated.time_for(figures.mss? * PACKETS_OF_SHORT_QUEUE).max(idle.scaled(MIN_WAIT_BEHIND_OTHERS));
-        let before = losses::usual_rate_before(&figures.flows)?.scaled(f64::from(figures.streams()));
-        Some(wait > least && before.max(figures.rate) < stated.scaled(SHARED_PIPE_SHARE))
+        let least = stated.time_for(figures.mss? * PACKETS_OF_SHORT_QUEUE).max(idle.scale_by(MIN_WAIT_BEHIND_OTHERS));
+        let before = losses::usual_rate_before(&figures.flows)?.scale_by(f64::from(figures.stream_count()));
+        Some(wait > least && before.max(figures.rate) < stated.scale_by(SHARED_PIPE_SHARE))
     };
     waits() == Some(true)
 }
 
-fn is_flat(figures: &Figures) -> bool {
-    let of_flow = |flow: &Flow| {
+fn is_flat(figures: &SenderSampleFigures) -> bool {
+    let of_flow = |flow: &SenderStream| {
         let samples: Vec<&Sample> = flow.snapshots.iter().map(|snapshot| snapshot.sample).collect();
         path::is_flat(&samples, |sample| sample.tcp.bytes_acked, figures.mss)
     };
     figures.flows.iter().all(of_flow)
 }
 
-pub(crate) fn full_bottleneck(figures: &Figures, held: Ratio) -> Option<Finding> {
+pub(crate) fn full_bottleneck(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
     if rtt_is_inflated(figures) && !rate_grows_with_window(figures) {
-        return Some(Finding::new(CapacityVerdict::Link, time_inflated(figures)));
+        return Some(LimitFinding::new(CapacityVerdict::Link, time_inflated(figures)));
     }
     (more_window_gives_no_more(figures) || bbr_found_no_more(figures) || queue_never_empties(figures))
-        .then(|| Finding::new(CapacityVerdict::Link, held))
+        .then(|| LimitFinding::new(CapacityVerdict::Link, held))
 }
 
 /// Returns true if the round-trip time under load shows a standing queue.
 ///
 /// The idle time may stem from the handshake or from echo requests, packets that are small and so are sooner on the
 /// line than data: two full segments (an acknowledgement waits for the second) are allowed for.
-pub(crate) fn rtt_is_inflated(figures: &Figures) -> bool {
+pub(crate) fn rtt_is_inflated(figures: &SenderSampleFigures) -> bool {
     figures.rtt.zip(inflated_rtt(figures)).is_some_and(|(rtt, inflated)| rtt > inflated)
 }
 
 /// Returns true if echo requests during the load show a standing queue.
-pub(crate) fn echoes_wait(figures: &Figures) -> bool {
+pub(crate) fn echoes_wait(figures: &SenderSampleFigures) -> bool {
     figures.evidence.loaded_rtt.zip(inflated_rtt(figures)).is_some_and(|(rtt, inflated)| rtt > inflated)
 }
 
-fn inflated_rtt(figures: &Figures) -> Option<Span> {
+fn inflated_rtt(figures: &SenderSampleFigures) -> Option<Span> {
     // A path whose time varies by itself shows no queue by doing so.
     let usual = figures.evidence.idle_spread.map_or(Span::ZERO, |idle| idle.p90);
-    Some(figures.idle_rtt?.scaled(INFLATED_RTT_FACTOR).max(usual) + time_on_the_line(figures)?)
+    Some(figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR).max(usual) + time_on_the_line(figures)?)
 }
 
-fn time_inflated(figures: &Figures) -> Ratio {
+fn time_inflated(figures: &SenderSampleFigures) -> Ratio {
     let inflated = inflated_rtt(figures);
     let votes = figures.snapshots().map(|snapshot| Some(snapshot.sample.tcp.rtt? > inflated?));
     // Where only echo requests show it, their median does: half of the time.
-    share(votes).unwrap_or(Ratio::new(0.5))
+    share_of_votes(votes).unwrap_or(Ratio::new(0.5))
 }
 
 /// Returns true if even the shortest round trips under load, TCP's and those of echo requests, are clearly longer than
 /// the longest of the idle path: the bottleneck has something to send at any time.
-fn queue_never_empties(figures: &Figures) -> bool {
+fn queue_never_empties(figures: &SenderSampleFigures) -> bool {
     let queued = || {
         let idle = figures.evidence.idle_spread.filter(|idle| idle.count >= MIN_ECHOES)?;
-        let queued = idle.p99.scaled(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
+        let queued = idle.p99.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
         let shortest = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).min()?;
         Some(shortest > queued && figures.evidence.loaded_rtt? > queued)
     };
@@ -135,32 +135,32 @@ fn queue_never_empties(figures: &Figures) -> bool {
 }
 
 /// Returns true if the window grew and the rate did not: the added data waits in a queue.
-fn more_window_gives_no_more(figures: &Figures) -> bool {
-    let grew = |size: fn(&Snapshot) -> Option<ByteCount>| {
-        trend(figures, size).is_some_and(|trend| trend >= GROWN_WINDOW_FACTOR)
+fn more_window_gives_no_more(figures: &SenderSampleFigures) -> bool {
+    let grew = |size: fn(&JudgedSample) -> Option<ByteCount>| {
+        mean_trend(figures, size).is_some_and(|trend| trend >= GROWN_WINDOW_FACTOR)
     };
-    let pipe = |snapshot: &Snapshot| snapshot.sample.pipe();
+    let pipe = |snapshot: &JudgedSample| snapshot.sample.pipe_bytes();
     (grew(|snapshot| snapshot.cwnd) && grew(pipe) && rate_trend(figures).is_some_and(|trend| trend <= FLAT_RATE_FACTOR))
         || round_trips_grow_with_window(figures)
 }
 
 /// Returns true if what the window grew by shows in the rate alone, nothing was lost, and packets met no queue at
 /// times, neither before the load nor under it: where round trips are long then, it is the path that became longer.
-fn rate_grows_with_window(figures: &Figures) -> bool {
+fn rate_grows_with_window(figures: &SenderSampleFigures) -> bool {
     let trends = || {
-        let window = trend(figures, |snapshot| snapshot.cwnd).filter(|trend| *trend >= GROWN_WINDOW_FACTOR)?;
+        let window = mean_trend(figures, |snapshot| snapshot.cwnd).filter(|trend| *trend >= GROWN_WINDOW_FACTOR)?;
         let shortest = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).min()?;
-        let empty = figures.idle_rtt?.scaled(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
+        let empty = figures.idle_rtt?.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
         Some(rate_trend(figures)? >= window * CLEARLY_LOWER_SHARE && shortest <= empty)
     };
-    let lost = figures.retransmitted().is_some_and(|lost| lost.again > 0);
+    let lost = figures.retransmitted_segments().is_some_and(|lost| lost.again > 0);
     !lost && trends() == Some(true) && !queue_before_the_load(figures.evidence, figures.idle_rtt)
 }
 
 /// Returns true if what the window grew by shows in the round trips, and not in the rate.
-fn round_trips_grow_with_window(figures: &Figures) -> bool {
+fn round_trips_grow_with_window(figures: &SenderSampleFigures) -> bool {
     let trends = || {
-        let window = trend(figures, |snapshot| snapshot.cwnd).filter(|trend| *trend >= GROWN_WITH_RTT_FACTOR)?;
+        let window = mean_trend(figures, |snapshot| snapshot.cwnd).filter(|trend| *trend >= GROWN_WITH_RTT_FACTOR)?;
         let queue = rtt_trend(figures)? - 1.0;
         Some(queue >= (window - 1.0) * RTT_SHARE_OF_GROWTH && rate_trend(figures)? <= FLAT_RATE_FACTOR)
     };
@@ -170,41 +170,42 @@ fn round_trips_grow_with_window(figures: &Figures) -> bool {
 /// Returns true if BBR found no more. It probes for more a quarter above its pace every eight round trips: a pace that
 /// stays the same after its start-up is the path's, unless the sender lacked data to probe with or the stated bandwidth
 /// is clearly higher.
-fn bbr_found_no_more(figures: &Figures) -> bool {
+fn bbr_found_no_more(figures: &SenderSampleFigures) -> bool {
     let as_stated =
-        stated_capacity(figures).is_none_or(|stated| figures.rate >= stated.scaled(FULL_PIPE_SHARE_UNDER_BBR));
-    let had_data = share(figures.snapshots().map(|snapshot| snapshot.sample.tcp.app_limited))
+        stated_capacity(figures).is_none_or(|stated| figures.rate >= stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
+    let had_data = share_of_votes(figures.snapshots().map(|snapshot| snapshot.sample.tcp.app_limited))
         .is_none_or(|short| short.get() < MIN_LIMIT_SHARE);
     let flat = rate_trend(figures).is_some_and(|trend| trend <= GROWN_WINDOW_FACTOR);
     let steady = figures.part.is_some();
     figures.is_bbr() && steady && had_data && flat && as_stated && !too_much_for_bbr(figures)
 }
 
-pub(crate) fn too_much_for_bbr(figures: &Figures) -> bool {
-    figures.retransmitted().is_some_and(|lost| loss_window(figures, lost.ratio()).is_some())
+pub(crate) fn too_much_for_bbr(figures: &SenderSampleFigures) -> bool {
+    figures.retransmitted_segments().is_some_and(|lost| loss_window(figures, lost.segment_share()).is_some())
 }
 
 /// Returns the share of the judged part in which the rate reached `enough`.
-fn time_at(figures: &Figures, enough: BitRate) -> Ratio {
-    let progress = Progress::of(&figures.evidence.sender_samples, Span::MAX);
+fn time_at(figures: &SenderSampleFigures, enough: BitRate) -> Ratio {
+    let progress = TransferProgress::from_samples(&figures.evidence.sender_samples, Span::MAX);
     let rtt = figures.rtt.unwrap_or_default();
     let part = judged_part(figures, &progress);
-    let within = |at: Span| part.is_some_and(|(start, end)| at >= start + Progress::rate_window(rtt) && at <= end);
+    let within =
+        |at: Span| part.is_some_and(|(start, end)| at >= start + TransferProgress::rate_window(rtt) && at <= end);
     let rates = progress.windowed_rates(rtt);
     let votes = rates.into_iter().filter(|(at, _)| within(*at)).map(|(_, rate)| Some(rate >= enough));
     // Too short for a single window, the part is judged as a whole, by its mean.
-    share(votes).unwrap_or(Ratio::ONE)
+    share_of_votes(votes).unwrap_or(Ratio::ONE)
 }
 
 /// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP retransmitted.
-pub(crate) fn behind_at_sender(figures: &Figures, found: &Finding) -> Option<Finding> {
+pub(crate) fn behind_at_sender(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
     let device = machine::suspected_device(figures, found)?;
     // A discipline counts the drops of those within it too.
     let dropped = device.qdiscs.iter().map(|qdisc| qdisc.dropped).max().unwrap_or(0).max(device.dropped_out);
     let again = figures.sent_again_in_all().unwrap_or(0);
     // What the host drops before it leaves is no retransmission in the kernel's count, but shrinks the window: where
     // nothing else was lost, a few are enough, unless they are the tops of a rate that is reached.
-    let few_are_enough = again == 0 && dropped > 0 && pacing::behind(figures, found).is_none();
+    let few_are_enough = again == 0 && dropped > 0 && pacing::find_cause(figures, found).is_none();
     let many = dropped >= MIN_OWN_DROPS && dropped as f64 >= again as f64 * MIN_OWN_DROPS_SHARE;
     (many || few_are_enough).then(|| found.as_verdict(CapacityVerdict::HostQueue))
 }
@@ -212,7 +213,7 @@ pub(crate) fn behind_at_sender(figures: &Figures, found: &Finding) -> Option<Fin
 /// The figures of a full pipe.
 pub(crate) struct FullPipe {
     verdict: CapacityVerdict,
-    basics: Basics,
+    basics: BasicFacts,
     bandwidth: Option<BitRate>,
     /// Payload that the stated bandwidth can carry.
     capacity: Option<BitRate>,
@@ -220,10 +221,10 @@ pub(crate) struct FullPipe {
 }
 
 impl FullPipe {
-    pub(crate) fn of(verdict: CapacityVerdict, figures: &Figures) -> Self {
+    pub(crate) fn from_figures(verdict: CapacityVerdict, figures: &SenderSampleFigures) -> Self {
         Self {
             verdict,
-            basics: Basics::of(figures),
+            basics: BasicFacts::from_figures(figures),
             bandwidth: figures.evidence.bandwidth,
             capacity: stated_capacity(figures),
             shown: text::of_path(figures),
@@ -240,14 +241,14 @@ impl FullPipe {
             ),
             None => format!(
                 "The pipe is full at {rate}: sending more only lengthens the queue (round trip {} idle, {} now).",
-                time(self.basics.idle_rtt),
-                time(self.basics.rtt),
+                time_text(self.basics.idle_rtt),
+                time_text(self.basics.rtt),
             ),
         }
     }
 }
 
-impl Facts for FullPipe {
+impl LimitFacts for FullPipe {
     fn sentence(&self) -> String {
         let rate = self.basics.rate;
         match self.verdict {
@@ -260,17 +261,17 @@ impl Facts for FullPipe {
                 "The pipe is full, but not with this transfer alone: its part is {rate}{} (round trip {} idle, {} \
                  now).",
                 self.basics.could_carry(),
-                time(self.basics.idle_rtt),
-                time(self.basics.rtt),
+                time_text(self.basics.idle_rtt),
+                time_text(self.basics.rtt),
             ),
         }
     }
 
-    fn shown(&self) -> Vec<Row> {
+    fn shown_rows(&self) -> Vec<Row> {
         self.shown.clone()
     }
 
-    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
         match self.verdict {
             CapacityVerdict::HostQueue => {
                 [advice.default_discipline(), longer_queue(advice)].into_iter().flatten().collect()
@@ -279,7 +280,7 @@ impl Facts for FullPipe {
         }
     }
 
-    fn manual(&self) -> &'static [ManualRemedy] {
+    fn manual_remedies(&self) -> &'static [ManualRemedy] {
         match self.verdict {
             CapacityVerdict::HostQueue => &[ManualRemedy {
                 id: "longer-queue",
@@ -306,7 +307,7 @@ impl Facts for FullPipe {
 }
 
 /// Makes room for more packets, where the length of the device's own queue counts.
-fn longer_queue(advice: &Advice) -> Option<Remedy> {
+fn longer_queue(advice: &RemedyAdvice) -> Option<Remedy> {
     /// Disciplines without a limit but the device's.
     const WITHOUT_A_LIMIT: [&str; 2] = ["mq", "pfifo_fast"];
     let device = advice.own_device()?;
@@ -321,5 +322,5 @@ fn longer_queue(advice: &Advice) -> Option<Remedy> {
         packets.get()
     );
     let change = Change::QueueLength { device: name.clone(), packets };
-    Some(advice.remedy("longer-queue", Scope::Host, At::Sender, vec![change], why))
+    Some(advice.build_remedy("longer-queue", Scope::Host, At::Sender, vec![change], why))
 }

@@ -3,25 +3,25 @@
 use fullpipe_record::{At, CongestionWindowVerdict, Remedy, Scope, TcpInfo};
 use fullpipe_units::{ByteCount, Ratio, SegCount};
 
-use crate::advice::Advice;
-use crate::figures::Figures;
-use crate::finding::Finding;
-use crate::flow::Flow;
-use crate::limits::{Facts, receive_window};
+use crate::advice::RemedyAdvice;
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
+use crate::flow::SenderStream;
+use crate::limits::{LimitFacts, receive_window};
 use crate::manual_remedy::ManualRemedy;
-use crate::path::trend;
+use crate::path::mean_trend;
 use crate::ramp::is_slow_start;
-use crate::text::{self, Basics, Row, size, time};
+use crate::text::{self, BasicFacts, Row, size_text, time_text};
 use crate::thresholds::{MIN_NEEDLESS_SHARE, MIN_REORDERED, MIN_REORDERED_SHARE, REGROWN_WINDOW_FACTOR};
 
 /// Finds a congestion window that the sender holds down though little was lost.
-pub(crate) fn held_without_loss(figures: &Figures, held: Ratio) -> Option<Finding> {
-    is_reordered(figures).then(|| Finding::new(CongestionWindowVerdict::Reordering, held))
+pub(crate) fn held_without_loss(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+    is_reordered(figures).then(|| LimitFinding::new(CongestionWindowVerdict::Reordering, held))
 }
 
 /// Returns true if packets are late and not lost: many of the retransmitted ones had arrived already (RFC 2883), or the
 /// kernel saw some overtake others. Where nothing was retransmitted, nothing late was taken for lost.
-fn is_reordered(figures: &Figures) -> bool {
+fn is_reordered(figures: &SenderSampleFigures) -> bool {
     let total = |count: fn(&TcpInfo) -> Option<SegCount>| -> u64 {
         let of_flows = figures.flows.iter().filter_map(|flow| count(&flow.whole.last()?.tcp));
         of_flows.fold(0, |sum, more| sum.saturating_add(more.get()))
@@ -33,19 +33,19 @@ fn is_reordered(figures: &Figures) -> bool {
 }
 
 /// Finds a transfer that ended, or ran out of data, before its congestion window had grown.
-pub(crate) fn ended_early(figures: &Figures) -> Option<Finding> {
+pub(crate) fn ended_early(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let (rtt, mss) = (figures.rtt?, figures.mss?);
-    let of_flow = |flow: &Flow| is_slow_start(&flow.whole, |sample| sample.tcp.bytes_acked, mss, rtt);
+    let of_flow = |flow: &SenderStream| is_slow_start(&flow.whole, |sample| sample.tcp.bytes_acked, mss, rtt);
     let found = figures.part.is_none()
         && !figures.ever_lost()
         && figures.flows.iter().all(of_flow)
-        && receive_window::find(figures).is_none();
-    found.then(|| Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
+        && receive_window::find_receive_window(figures).is_none();
+    found.then(|| LimitFinding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
 }
 
 /// Finds a congestion window that neither loss nor a queue holds down now.
-pub(crate) fn growth(figures: &Figures, held: Ratio) -> Option<Finding> {
-    let grows = trend(figures, |snapshot| snapshot.cwnd).is_some_and(|trend| trend >= REGROWN_WINDOW_FACTOR);
+pub(crate) fn find_growth(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+    let grows = mean_trend(figures, |snapshot| snapshot.cwnd).is_some_and(|trend| trend >= REGROWN_WINDOW_FACTOR);
     let cause = if in_slow_start(figures) || (figures.part.is_none() && !figures.ever_lost()) {
         grows.then_some(CongestionWindowVerdict::RampUp)
     } else if figures.ever_lost() {
@@ -55,37 +55,37 @@ pub(crate) fn growth(figures: &Figures, held: Ratio) -> Option<Finding> {
     } else {
         grows.then_some(CongestionWindowVerdict::EarlyExit)
     };
-    Some(Finding::new(cause?, held))
+    Some(LimitFinding::new(cause?, held))
 }
 
-fn in_slow_start(figures: &Figures) -> bool {
+fn in_slow_start(figures: &SenderSampleFigures) -> bool {
     let last = figures.flows.iter().filter_map(|flow| flow.snapshots.last());
     let mut cwnds = last.filter_map(|snapshot| Some((snapshot.sample.tcp.cwnd?, snapshot.sample.tcp.ssthresh)));
     cwnds.any(|(cwnd, ssthresh)| ssthresh.is_none_or(|ssthresh| cwnd < ssthresh))
 }
 
 /// The figures of a congestion window.
-pub(crate) struct Growth {
+pub(crate) struct CongestionWindowFacts {
     verdict: CongestionWindowVerdict,
-    basics: Basics,
+    basics: BasicFacts,
     window: Option<ByteCount>,
     shown: Vec<Row>,
 }
 
-impl Growth {
-    pub(crate) fn of(verdict: CongestionWindowVerdict, figures: &Figures) -> Self {
+impl CongestionWindowFacts {
+    pub(crate) fn from_figures(verdict: CongestionWindowVerdict, figures: &SenderSampleFigures) -> Self {
         Self {
             verdict,
-            basics: Basics::of(figures),
-            window: figures.mean(|snapshot| snapshot.cwnd),
+            basics: BasicFacts::from_figures(figures),
+            window: figures.mean_size(|snapshot| snapshot.cwnd),
             shown: text::of_path(figures),
         }
     }
 }
 
-impl Facts for Growth {
+impl LimitFacts for CongestionWindowFacts {
     fn sentence(&self) -> String {
-        let (window, rtt) = (size(self.window), time(self.basics.rtt));
+        let (window, rtt) = (size_text(self.window), time_text(self.basics.rtt));
         match self.verdict {
             CongestionWindowVerdict::RampUp => format!(
                 "The transfer was still speeding up when it ended: a sender starts slowly and doubles each round trip \
@@ -105,21 +105,21 @@ impl Facts for Growth {
         }
     }
 
-    fn shown(&self) -> Vec<Row> {
+    fn shown_rows(&self) -> Vec<Row> {
         self.shown.clone()
     }
 
-    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
         let bbr = match self.verdict {
             CongestionWindowVerdict::RampUp => None,
             CongestionWindowVerdict::EarlyExit
             | CongestionWindowVerdict::Recovering
-            | CongestionWindowVerdict::Reordering => advice.bbr(),
+            | CongestionWindowVerdict::Reordering => advice.bbr_remedy(),
         };
         [Some(longer_transfer(advice)), bbr].into_iter().flatten().collect()
     }
 
-    fn manual(&self) -> &'static [ManualRemedy] {
+    fn manual_remedies(&self) -> &'static [ManualRemedy] {
         match self.verdict {
             CongestionWindowVerdict::Reordering => &[ManualRemedy {
                 id: "keep-the-order",
@@ -135,8 +135,8 @@ impl Facts for Growth {
     }
 }
 
-fn longer_transfer(advice: &Advice) -> Remedy {
-    let ramp = advice.outlook.as_ref().map(|outlook| outlook.predict(&[]).ramp);
+fn longer_transfer(advice: &RemedyAdvice) -> Remedy {
+    let ramp = advice.outlook.as_ref().map(|outlook| outlook.predict_changes(&[]).ramp);
     let why = match ramp.filter(|ramp| ramp.rounds > 0) {
         Some(ramp) => format!(
             "At best {} round trips, {}, pass before this path is full; a longer transfer spends less of its time on \
@@ -145,5 +145,5 @@ fn longer_transfer(advice: &Advice) -> Remedy {
         ),
         None => "The longer a transfer, the less of its time is spent on speeding up.".to_owned(),
     };
-    advice.remedy("longer-transfer", Scope::Application, At::Sender, Vec::new(), why)
+    advice.build_remedy("longer-transfer", Scope::Application, At::Sender, Vec::new(), why)
 }

@@ -3,66 +3,66 @@
 use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Limit, Machine, Scope};
 use fullpipe_units::{Ratio, Span};
 
-use crate::figures::Figures;
-use crate::finding::Finding;
-use crate::limits::{Facts, capacity};
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
+use crate::limits::{LimitFacts, capacity};
 use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row};
 use crate::thresholds::{FULL_CORE_SHARE, MIN_LIMIT_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
 
 /// Returns the processors of the end whose program or window `found` is, if they had no more time to give for most of
 /// the judged part.
-pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
-    match found.kind() {
+pub(crate) fn find_cause(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
+    match found.limit_kind() {
         Limit::SenderApplication => of_sender(figures),
         Limit::ReceiverApplication | Limit::ReceiveWindow => of_receiver(figures),
         // What a program sends in the moments that are left to it may look like any limit of the path.
         Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::SendBuffer | Limit::Unknown => {
-            withheld(figures).filter(|_| capacity::full_as_stated(figures).is_none())
+            find_withheld_time(figures).filter(|_| capacity::full_as_stated(figures).is_none())
         }
         Limit::ApplicationWindow | Limit::Pacing | Limit::Cpu | Limit::Mtu => None,
     }
 }
 
 /// Returns the end that a quota kept from running for most of the judged part.
-fn withheld(figures: &Figures) -> Option<Finding> {
-    let (from, to) = figures.judged();
+fn find_withheld_time(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let (from, to) = figures.judged_period();
     let ends = [
         (&figures.evidence.sender_machine, CpuVerdict::StolenOfSender),
         (&figures.evidence.receiver_machine, CpuVerdict::StolenOfReceiver),
     ];
     ends.into_iter().find_map(|(machine, verdict)| {
-        let throttled = Spent::between(&machine.processors, from, to)?.throttled?;
-        (throttled >= MIN_LIMIT_SHARE).then(|| Finding::new(verdict, Ratio::new(throttled.min(1.0))))
+        let throttled = CpuUse::between_times(&machine.processors, from, to)?.throttled?;
+        (throttled >= MIN_LIMIT_SHARE).then(|| LimitFinding::new(verdict, Ratio::new(throttled.min(1.0))))
     })
 }
 
 /// Returns the receiver's processors as the limit, of a transfer that only that end saw.
-pub(crate) fn of_this_receiver(machine: &Machine, streams: u16, from: Span, to: Span) -> Option<Finding> {
-    let (use_of_time, share) = Spent::between(&machine.processors, from, to)?.limit(streams)?;
+pub(crate) fn of_this_receiver(machine: &Machine, streams: u16, from: Span, to: Span) -> Option<LimitFinding> {
+    let (use_of_time, share) = CpuUse::between_times(&machine.processors, from, to)?.find_limit(streams)?;
     let verdict = match use_of_time {
         UseOfTime::User => CpuVerdict::UserOfReceiver,
         UseOfTime::System => CpuVerdict::SystemOfReceiver,
         UseOfTime::Stolen => CpuVerdict::StolenOfReceiver,
     };
-    Some(Finding::new(verdict, share))
+    Some(LimitFinding::new(verdict, share))
 }
 
-fn of_sender(figures: &Figures) -> Option<Finding> {
-    let (from, to) = figures.judged();
+fn of_sender(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let (from, to) = figures.judged_period();
     let processors = &figures.evidence.sender_machine.processors;
-    let (use_of_time, share) = Spent::between(processors, from, to)?.limit(figures.streams())?;
+    let (use_of_time, share) = CpuUse::between_times(processors, from, to)?.find_limit(figures.stream_count())?;
     let verdict = match use_of_time {
         UseOfTime::User => CpuVerdict::UserOfSender,
         UseOfTime::System => CpuVerdict::SystemOfSender,
         UseOfTime::Stolen => CpuVerdict::StolenOfSender,
     };
-    Some(Finding::new(verdict, share))
+    Some(LimitFinding::new(verdict, share))
 }
 
-fn of_receiver(figures: &Figures) -> Option<Finding> {
-    let (from, to) = figures.judged();
-    of_this_receiver(&figures.evidence.receiver_machine, figures.streams(), from, to)
+fn of_receiver(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let (from, to) = figures.judged_period();
+    of_this_receiver(&figures.evidence.receiver_machine, figures.stream_count(), from, to)
 }
 
 /// The use of most of a processor's time.
@@ -77,7 +77,7 @@ enum UseOfTime {
 }
 
 /// Use of the processors over some time, as shares of it.
-struct Spent {
+struct CpuUse {
     /// The program, all its threads together, of one processor.
     user: f64,
     /// The kernel on its behalf, of one processor.
@@ -93,8 +93,8 @@ struct Spent {
     stolen: f64,
 }
 
-impl Spent {
-    fn between(snapshots: &[CpuSample], from: Span, to: Span) -> Option<Self> {
+impl CpuUse {
+    fn between_times(snapshots: &[CpuSample], from: Span, to: Span) -> Option<Self> {
         let first = snapshots.iter().rev().find(|snapshot| snapshot.at <= from).or(snapshots.first())?;
         let last = snapshots.iter().find(|snapshot| snapshot.at >= to).or(snapshots.last())?;
         let elapsed = last.at.saturating_sub(first.at).as_secs_f64();
@@ -105,7 +105,7 @@ impl Spent {
         let share = |of: fn(&CpuSample) -> Span| share_of(of(first), of(last));
         let known_share = |of: fn(&CpuSample) -> Option<Span>| Some(share_of(of(first)?, of(last)?));
         let cores = last.cores.iter().zip(&first.cores);
-        let cores: Vec<Core> = cores.map(|(last, first)| Core::between(first, last)).collect();
+        let cores: Vec<CoreUse> = cores.map(|(last, first)| CoreUse::between_times(first, last)).collect();
         let busiest = cores.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
         Some(Self {
             user: share(|snapshot| snapshot.user),
@@ -124,7 +124,7 @@ impl Spent {
     ///
     /// A program may have a thread for each of its `streams`: what fills one processor in their sum may leave each of
     /// them idle, unless a processor is full.
-    fn limit(&self, streams: u16) -> Option<(UseOfTime, Ratio)> {
+    fn find_limit(&self, streams: u16) -> Option<(UseOfTime, Ratio)> {
         let own = self.user + self.system;
         let full_for_all = FULL_CORE_SHARE * f64::from(streams);
         let is_core_full = self.core_busy >= FULL_CORE_SHARE;
@@ -153,14 +153,14 @@ impl Spent {
 }
 
 /// Use of one processor over some time, as shares of it.
-struct Core {
+struct CoreUse {
     busy: f64,
     user: f64,
     stolen: f64,
 }
 
-impl Core {
-    fn between(first: &CpuTime, last: &CpuTime) -> Self {
+impl CoreUse {
+    fn between_times(first: &CpuTime, last: &CpuTime) -> Self {
         let spent = |of: fn(&CpuTime) -> Span| of(last).saturating_sub(of(first)).as_secs_f64();
         let (user, system, interrupts) =
             (spent(|core| core.user), spent(|core| core.system), spent(|core| core.interrupts));
@@ -172,19 +172,19 @@ impl Core {
 }
 
 /// The figures of a full processor.
-pub(crate) struct Processor {
+pub(crate) struct CpuFacts {
     verdict: CpuVerdict,
     share: Ratio,
     shown: Vec<Row>,
 }
 
-impl Processor {
-    pub(crate) fn of(verdict: CpuVerdict, share: Ratio, figures: &Figures) -> Self {
-        Self { verdict, share, shown: text::course(figures) }
+impl CpuFacts {
+    pub(crate) fn from_figures(verdict: CpuVerdict, share: Ratio, figures: &SenderSampleFigures) -> Self {
+        Self { verdict, share, shown: text::trend_rows(figures) }
     }
 }
 
-impl Facts for Processor {
+impl LimitFacts for CpuFacts {
     fn sentence(&self) -> String {
         let share = self.share;
         let full = |end, by| format!("The {end}'s processor is full ({share} of one), most of it {by}.");
@@ -201,11 +201,11 @@ impl Facts for Processor {
         }
     }
 
-    fn shown(&self) -> Vec<Row> {
+    fn shown_rows(&self) -> Vec<Row> {
         self.shown.clone()
     }
 
-    fn manual(&self) -> &'static [ManualRemedy] {
+    fn manual_remedies(&self) -> &'static [ManualRemedy] {
         match self.verdict {
             CpuVerdict::StolenOfSender | CpuVerdict::StolenOfReceiver => &[ManualRemedy {
                 id: "more-processor-time",
@@ -242,9 +242,9 @@ mod tests {
         }
     }
 
-    fn spent(first: Option<u64>, last: Option<u64>) -> Spent {
+    fn spent(first: Option<u64>, last: Option<u64>) -> CpuUse {
         let samples = [sample(10, 5_000, first), sample(20, 11_000, last)];
-        Spent::between(&samples, Span::from_secs(10), Span::from_secs(20)).unwrap()
+        CpuUse::between_times(&samples, Span::from_secs(10), Span::from_secs(20)).unwrap()
     }
 
     /// A sum since the begin of the transfer passed for the time after a sample that did not have it.
@@ -253,16 +253,16 @@ mod tests {
         for (first, last) in [(None, Some(9_000)), (Some(9_000), None), (None, None)] {
             let spent = spent(first, last);
             assert_eq!((spent.waited, spent.throttled), (None, None), "{first:?} {last:?}");
-            assert!(spent.limit(1).is_none(), "{first:?} {last:?}");
+            assert!(spent.find_limit(1).is_none(), "{first:?} {last:?}");
         }
         let known = spent(Some(5_000), Some(9_000));
         assert_eq!((known.waited, known.throttled), (Some(0.4), Some(0.4)));
-        assert!(known.limit(1).is_some());
+        assert!(known.find_limit(1).is_some());
     }
 
     #[test]
     fn threads_of_many_streams_fill_a_processor_together_only_if_one_is_full() {
-        let spent = |user: f64, waited: f64, core_busy: f64| Spent {
+        let spent = |user: f64, waited: f64, core_busy: f64| CpuUse {
             user,
             system: 0.0,
             throttled: None,
@@ -271,7 +271,7 @@ mod tests {
             core_user: core_busy,
             stolen: 0.0,
         };
-        let limits = |spent: Spent, streams: u16| spent.limit(streams).is_some();
+        let limits = |spent: CpuUse, streams: u16| spent.find_limit(streams).is_some();
         assert!(limits(spent(0.96, 0.0, 0.5), 1), "one thread that is moved between processors");
         assert!(!limits(spent(0.96, 0.0, 0.5), 8), "eight threads, each of which rests");
         assert!(limits(spent(0.96, 0.0, 0.95), 8), "a processor is full");

@@ -5,17 +5,17 @@ use fullpipe_model::window;
 use fullpipe_record::{At, Change, LossVerdict, Remedy, Scope};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::advice::Advice;
-use crate::figures::{Figures, Retransmitted};
-use crate::finding::Finding;
-use crate::limits::Facts;
+use crate::advice::RemedyAdvice;
+use crate::figures::{RetransmittedSegments, SenderSampleFigures};
+use crate::finding::LimitFinding;
+use crate::limits::LimitFacts;
 use crate::limits::capacity::too_much_for_bbr;
 use crate::losses;
 use crate::manual_remedy::ManualRemedy;
-use crate::outlook::Outlook;
+use crate::outlook::ChangeOutlook;
 use crate::path::{stated_capacity, time_on_the_line};
 use crate::policer_rate;
-use crate::text::{self, Basics, Row, time};
+use crate::text::{self, BasicFacts, Row, time_text};
 use crate::thresholds::{
     EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, MAX_LATER_LOSS_SHARE, MAX_LOSS_OF_PROBES,
     MAX_RTT_BEFORE_BURST, MAX_RTT_WITHOUT_QUEUE, MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE,
@@ -28,26 +28,26 @@ use crate::thresholds::{
 ///
 /// The rate may be far above: slow start leaves a window that takes a dozen losses to come down,
 /// and each of them is the limit's doing. A single loss is none, as the window grows back from it.
-pub(crate) fn find(figures: &Figures, held: Ratio) -> Option<Finding> {
-    let lost = figures.lost().filter(|lost| lost.again > 0)?;
+pub(crate) fn find_loss(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+    let lost = figures.lost_segments().filter(|lost| lost.again > 0)?;
     let (low, _) = rates_under_loss(figures, lost)?;
-    let lately = figures.retransmitted().is_some_and(|lost| lost.again > 0);
+    let lately = figures.retransmitted_segments().is_some_and(|lost| lost.again > 0);
     let enough = if lately { MIN_RECOVERIES } else { MIN_RECOVERIES_BEFORE };
     let recurs = figures.flows.iter().map(losses::episodes_in_all).max()? >= enough;
-    let explained = figures.is_bbr() || (recurs && low.scaled(1.0 / EXPLAINED_BY_LOSS_FACTOR) <= figures.rate);
-    explained.then(|| Finding::new(cause_of_loss(figures), held))
+    let explained = figures.is_bbr() || (recurs && low.scale_by(1.0 / EXPLAINED_BY_LOSS_FACTOR) <= figures.rate);
+    explained.then(|| LimitFinding::new(cause_of_loss(figures), held))
 }
 
 /// Finds loss that comes without a queue. It is asked before the bottleneck: under such loss the rate may stand still
 /// as it does where the bottleneck is full.
-pub(crate) fn without_queue(figures: &Figures, held: Ratio) -> Option<Finding> {
-    policed(figures, held).or_else(|| policed_under_bbr(figures, held))
+pub(crate) fn without_queue(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+    find_policer(figures, held).or_else(|| policed_under_bbr(figures, held))
 }
 
 /// Finds a device that discards what exceeds a rate: it takes a large part of a burst, and the packets before it met no
 /// queue. A sender that has learnt the rate loses little more; one that meets a short queue loses at one and the same
 /// window.
-fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
+fn find_policer(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
     let rtt = figures.rtt?;
     let burst = burst_without_queue(figures, rtt)?;
     let goes_on = losses::lost_later(&figures.flows).get();
@@ -57,13 +57,13 @@ fn policed(figures: &Figures, held: Ratio) -> Option<Finding> {
         && !lost_at_one_window(figures)
         && !losses::come_at_any_window(&figures.flows)
         && !losses::follow_a_queue(&figures.flows);
-    found.then(|| Finding::new(LossVerdict::Policer, held))
+    found.then(|| LimitFinding::new(LossVerdict::Policer, held))
 }
 
 /// Returns the worst burst that met no queue. Where a queue stood before the worst one, the link may have been full
 /// until a large bucket was empty: then a later burst shows the policer, or that the sender must take its window back
 /// again and again although the queue is gone.
-fn burst_without_queue(figures: &Figures, rtt: Span) -> Option<losses::Burst> {
+fn burst_without_queue(figures: &SenderSampleFigures, rtt: Span) -> Option<losses::LossBurst> {
     let is_empty = |rtt: Span| is_without_queue(figures, rtt) == Some(true);
     let worst = losses::worst_burst(&figures.flows, rtt, |_| true)?;
     let cuts = || losses::cuts_without_queue(&figures.flows, rtt, is_empty);
@@ -75,31 +75,31 @@ fn burst_without_queue(figures: &Figures, rtt: Span) -> Option<losses::Burst> {
 
 /// Finds the same under BBR, which does not learn the rate but tries again and again to exceed it: a link would queue
 /// its probes, a policer discards them.
-fn policed_under_bbr(figures: &Figures, held: Ratio) -> Option<Finding> {
+fn policed_under_bbr(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
     let mut round_trips: Vec<Span> = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.rtt).collect();
     round_trips.sort_unstable();
-    let lost = figures.retransmitted()?.ratio().get();
+    let lost = figures.retransmitted_segments()?.segment_share().get();
     // What loses more than its probes exceed the rate by would find a queue at any time.
     let percentile = if lost >= MAX_LOSS_OF_PROBES { 50 } else { 90 };
     let long = *round_trips.get(round_trips.len() * percentile / 100)?;
     // Over a few milliseconds the usual idle round trip is clearly longer than the shortest.
     let idle = figures.idle_rtt?.max(figures.evidence.idle_rtt.unwrap_or_default());
-    let met_no_queue = long <= idle.scaled(MAX_RTT_WITHOUT_QUEUE_UNDER_BBR) + time_on_the_line(figures)?;
+    let met_no_queue = long <= idle.scale_by(MAX_RTT_WITHOUT_QUEUE_UNDER_BBR) + time_on_the_line(figures)?;
     let goes_on = lost >= MIN_LOSS_OF_PROBES || bbr_keeps_to_a_pace(figures);
     let less_than_stated =
-        stated_capacity(figures).is_none_or(|stated| figures.rate < stated.scaled(FULL_PIPE_SHARE_UNDER_BBR));
+        stated_capacity(figures).is_none_or(|stated| figures.rate < stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
     let found = figures.is_bbr()
         && figures.part.is_some()
         && met_no_queue
         && goes_on
         && less_than_stated
         && !too_much_for_bbr(figures);
-    found.then(|| Finding::new(LossVerdict::Policer, held))
+    found.then(|| LimitFinding::new(LossVerdict::Policer, held))
 }
 
 /// Returns the cause of loss: a policer takes many segments at once and lets no queue grow, a queue that is too short
 /// loses at one and the same window and delays what it holds, loss at random does neither.
-fn cause_of_loss(figures: &Figures) -> LossVerdict {
+fn cause_of_loss(figures: &SenderSampleFigures) -> LossVerdict {
     let met_no_queue = figures.rtt.and_then(|rtt| is_without_queue(figures, rtt)) == Some(true);
     if figures.is_bbr() {
         return if met_no_queue && bbr_knows_the_rate(figures) { LossVerdict::Policer } else { LossVerdict::Random };
@@ -123,86 +123,100 @@ fn cause_of_loss(figures: &Figures) -> LossVerdict {
 
 /// Returns true if slow start ended with a burst of losses in front of which no queue stood, and later losses came at
 /// windows that are much alike: a device lets no more than that pass. Chance takes no large part of a burst.
-fn began_with_a_burst(figures: &Figures) -> bool {
+fn began_with_a_burst(figures: &SenderSampleFigures) -> bool {
     let longest = figures.idle_rtt.zip(time_on_the_line(figures));
-    let longest = longest.map(|(idle, on_the_line)| idle.scaled(MAX_RTT_BEFORE_BURST) + on_the_line);
+    let longest = longest.map(|(idle, on_the_line)| idle.scale_by(MAX_RTT_BEFORE_BURST) + on_the_line);
     let burst = longest.is_some_and(|longest| losses::began_with_a_burst(&figures.flows, longest));
     burst && !losses::come_at_any_window(&figures.flows)
 }
 
 /// Returns true if a queue delays the packets before losses, or the data is then as fast as the stated bandwidth: a
 /// policer delays nothing, and discards what is slower than the link.
-fn queue_before_losses(figures: &Figures) -> bool {
-    let enough = stated_capacity(figures).map(|stated| stated.scaled(FULL_PIPE_SHARE));
+fn queue_before_losses(figures: &SenderSampleFigures) -> bool {
+    let enough = stated_capacity(figures).map(|stated| stated.scale_by(FULL_PIPE_SHARE));
     let fills_link = enough.zip(losses::usual_rate_before(&figures.flows)).is_some_and(|(enough, rate)| rate >= enough);
     fills_link || are_delayed(figures)
 }
 
 /// Returns true if the packets before losses usually wait on the path.
-fn are_delayed(figures: &Figures) -> bool {
-    let waited = figures.idle_rtt.map(|idle| idle.scaled(RTT_BEFORE_SHORT_QUEUE));
+fn are_delayed(figures: &SenderSampleFigures) -> bool {
+    let waited = figures.idle_rtt.map(|idle| idle.scale_by(RTT_BEFORE_SHORT_QUEUE));
     losses::usual_rtt_before(&figures.flows).zip(waited).is_some_and(|(rtt, waited)| rtt >= waited)
 }
 
 /// Returns true if BBR lost much at first and nothing since: it looks for a policer, and then keeps to the rate that it
 /// found (`bbr_lt_bw_sampling`).
-fn bbr_knows_the_rate(figures: &Figures) -> bool {
-    let lately = figures.retransmitted().is_some_and(|lost| lost.again > 0);
-    let in_all = figures.lost().is_some_and(|lost| lost.ratio().get() >= MIN_LOSS_OF_PROBES);
+fn bbr_knows_the_rate(figures: &SenderSampleFigures) -> bool {
+    let lately = figures.retransmitted_segments().is_some_and(|lost| lost.again > 0);
+    let in_all = figures.lost_segments().is_some_and(|lost| lost.segment_share().get() >= MIN_LOSS_OF_PROBES);
     figures.part.is_some() && in_all && !lately
 }
 
 /// Returns true if BBR does not even probe for more than the rate that it found so.
-fn bbr_keeps_to_a_pace(figures: &Figures) -> bool {
+fn bbr_keeps_to_a_pace(figures: &SenderSampleFigures) -> bool {
     let paces = || figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.pacing_rate);
     let [least, most] = [paces().min(), paces().max()].map(Option::unwrap_or_default);
-    bbr_knows_the_rate(figures) && most > BitRate::ZERO && most <= least.scaled(SAME_PACE_FACTOR)
+    bbr_knows_the_rate(figures) && most > BitRate::ZERO && most <= least.scale_by(SAME_PACE_FACTOR)
 }
 
 /// Returns true if a round trip of `rtt` shows no queue that fills before a loss; `None` if the
 /// idle path's is not known.
-fn is_without_queue(figures: &Figures, rtt: Span) -> Option<bool> {
-    Some(rtt <= figures.idle_rtt?.scaled(MAX_RTT_WITHOUT_QUEUE) + time_on_the_line(figures)?)
+fn is_without_queue(figures: &SenderSampleFigures, rtt: Span) -> Option<bool> {
+    Some(rtt <= figures.idle_rtt?.scale_by(MAX_RTT_WITHOUT_QUEUE) + time_on_the_line(figures)?)
 }
 
 /// Returns true if losses came at one window. Under BBR that says nothing: its window stays the same by itself.
-fn lost_at_one_window(figures: &Figures) -> bool {
+fn lost_at_one_window(figures: &SenderSampleFigures) -> bool {
     !figures.is_bbr()
-        && losses::come_at_one_window(&figures.flows, figures.congestion() == Some("reno"), are_delayed(figures))
+        && losses::come_at_one_window(
+            &figures.flows,
+            figures.congestion_control() == Some("reno"),
+            are_delayed(figures),
+        )
 }
 
 /// Returns the rates of all streams that the congestion control reaches if each lost packet counts, and if all that are
 /// lost in one recovery count once; `None` where loss does not bound it.
-pub(crate) fn rates_under_loss(figures: &Figures, lost: Retransmitted) -> Option<(BitRate, BitRate)> {
-    let rate =
-        |loss: Ratio| Some(window::rate(loss_window(figures, loss)?, figures.rtt?).scaled(figures.streams().into()));
-    let by_packet = rate(lost.ratio())?;
+pub(crate) fn rates_under_loss(
+    figures: &SenderSampleFigures,
+    lost: RetransmittedSegments,
+) -> Option<(BitRate, BitRate)> {
+    let rate = |loss: Ratio| {
+        Some(window::rate_of_window(loss_window(figures, loss)?, figures.rtt?).scale_by(figures.stream_count().into()))
+    };
+    let by_packet = rate(lost.segment_share())?;
     let by_episode = rate(lost.episode_ratio()).unwrap_or(by_packet);
     Some((by_packet, by_episode.max(by_packet)))
 }
 
-pub(crate) fn loss_window(figures: &Figures, loss: Ratio) -> Option<ByteCount> {
-    let control = figures.congestion().and_then(CongestionControl::named).unwrap_or(CongestionControl::Cubic);
-    control.window(loss, figures.rtt?, figures.mss?)
+pub(crate) fn loss_window(figures: &SenderSampleFigures, loss: Ratio) -> Option<ByteCount> {
+    let control =
+        figures.congestion_control().and_then(CongestionControl::from_name).unwrap_or(CongestionControl::Cubic);
+    control.mean_window(loss, figures.rtt?, figures.mss?)
 }
 
 /// The figures of losses.
-pub(crate) struct Losses {
+pub(crate) struct LossFacts {
     verdict: LossVerdict,
-    basics: Basics,
-    lost: Option<Retransmitted>,
+    basics: BasicFacts,
+    lost: Option<RetransmittedSegments>,
     shown: Vec<Row>,
 }
 
-impl Losses {
-    pub(crate) fn of(verdict: LossVerdict, figures: &Figures) -> Self {
-        Self { verdict, basics: Basics::of(figures), lost: figures.lost(), shown: text::of_path(figures) }
+impl LossFacts {
+    pub(crate) fn from_figures(verdict: LossVerdict, figures: &SenderSampleFigures) -> Self {
+        Self {
+            verdict,
+            basics: BasicFacts::from_figures(figures),
+            lost: figures.lost_segments(),
+            shown: text::of_path(figures),
+        }
     }
 }
 
-impl Facts for Losses {
+impl LimitFacts for LossFacts {
     fn sentence(&self) -> String {
-        let share = self.lost.map_or_else(|| "some of the packets".to_owned(), Retransmitted::text);
+        let share = self.lost.map_or_else(|| "some of the packets".to_owned(), RetransmittedSegments::text);
         let pattern = match self.verdict {
             LossVerdict::ShallowQueue => "always at the same amount in flight: a queue on the path is too short",
             LossVerdict::Policer => {
@@ -213,25 +227,25 @@ impl Facts for Losses {
         format!(
             "Packet loss holds the sender back: {share} were lost, {pattern}; that leaves {} over {}{}.",
             self.basics.rate,
-            time(self.basics.rtt),
+            time_text(self.basics.rtt),
             self.basics.could_carry(),
         )
     }
 
-    fn shown(&self) -> Vec<Row> {
+    fn shown_rows(&self) -> Vec<Row> {
         self.shown.clone()
     }
 
-    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
         let pace = match self.verdict {
             LossVerdict::Policer => pace_below_the_policer(advice),
             LossVerdict::ShallowQueue => pace_below_the_bottleneck(advice),
             LossVerdict::Random => None,
         };
-        [advice.bbr(), advice.parallel_streams(), pace].into_iter().flatten().collect()
+        [advice.bbr_remedy(), advice.parallel_streams(), pace].into_iter().flatten().collect()
     }
 
-    fn manual(&self) -> &'static [ManualRemedy] {
+    fn manual_remedies(&self) -> &'static [ManualRemedy] {
         match self.verdict {
             LossVerdict::Policer => &[ManualRemedy {
                 id: "pace-below-the-policer",
@@ -258,8 +272,8 @@ impl Facts for Losses {
 }
 
 /// `None` where the policer's rate does not show.
-fn pace_below_the_policer(advice: &Advice) -> Option<Remedy> {
-    let known = policer_rate::lower(advice.figures)?;
+fn pace_below_the_policer(advice: &RemedyAdvice) -> Option<Remedy> {
+    let known = policer_rate::lower_bound(advice.figures)?;
     let why = format!(
         "The policer discards what exceeds its rate, and is known to let {known} of data pass: a maximum pace a little \
          below that loses nothing. The policer may let more pass than a sender that it holds down has shown."
@@ -268,9 +282,9 @@ fn pace_below_the_policer(advice: &Advice) -> Option<Remedy> {
 }
 
 /// `None` where the bottleneck's rate was not stated and does not show.
-fn pace_below_the_bottleneck(advice: &Advice) -> Option<Remedy> {
-    let stated = advice.outlook.as_ref().and_then(Outlook::stated_capacity);
-    let known = stated.or_else(|| policer_rate::lower(advice.figures))?;
+fn pace_below_the_bottleneck(advice: &RemedyAdvice) -> Option<Remedy> {
+    let stated = advice.outlook.as_ref().and_then(ChangeOutlook::stated_capacity);
+    let known = stated.or_else(|| policer_rate::lower_bound(advice.figures))?;
     let why = format!(
         "The queue of the bottleneck is shorter than the bursts, and {known} of data passes it: with a maximum pace a \
          little below that no burst is longer than the packets of a millisecond, which may still be more than the \
@@ -280,10 +294,10 @@ fn pace_below_the_bottleneck(advice: &Advice) -> Option<Remedy> {
 }
 
 /// `None` where the load is another program's.
-fn pace_below(advice: &Advice, known: BitRate, id: &str, why: String) -> Option<Remedy> {
+fn pace_below(advice: &RemedyAdvice, known: BitRate, id: &str, why: String) -> Option<Remedy> {
     let streams = advice.evidence.request.streams.max(1);
-    let pace = known.scaled(PACE_SHARE / f64::from(streams));
+    let pace = known.scale_by(PACE_SHARE / f64::from(streams));
     let changes = vec![Change::MaxPacingRate(Some(pace))];
     let ours = !advice.evidence.is_of_another_program() && pace > BitRate::ZERO;
-    ours.then(|| advice.remedy(id, Scope::Socket, At::Sender, changes, why))
+    ours.then(|| advice.build_remedy(id, Scope::Socket, At::Sender, changes, why))
 }

@@ -15,19 +15,19 @@ pub(crate) mod unknown;
 
 use fullpipe_record::{LegalVerdict, Remedy};
 
-use crate::advice::Advice;
-use crate::figures::Figures;
-use crate::finding::Finding;
+use crate::advice::RemedyAdvice;
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
 use crate::manual_remedy::ManualRemedy;
 use crate::text::Row;
 
 /// The figures of a verdict, taken once from the evidence.
-pub(crate) trait Facts {
+pub(crate) trait LimitFacts {
     /// Returns one plain sentence with the figures that matter, for readers who are new to TCP.
     fn sentence(&self) -> String;
 
     /// Returns the figures that decided.
-    fn shown(&self) -> Vec<Row>;
+    fn shown_rows(&self) -> Vec<Row>;
 
     /// Returns what samples of the receiving end would add to a verdict from the sending end alone.
     fn other_end_would_show(&self) -> Option<&'static str> {
@@ -35,33 +35,41 @@ pub(crate) trait Facts {
     }
 
     /// Returns the remedies that changes of the hosts or of the load carry out.
-    fn settings(&self, _advice: &Advice) -> Vec<Remedy> {
+    fn setting_remedies(&self, _advice: &RemedyAdvice) -> Vec<Remedy> {
         Vec::new()
     }
 
     /// Returns the remedies that only a person can carry out, the best first.
-    fn manual(&self) -> &'static [ManualRemedy] {
+    fn manual_remedies(&self) -> &'static [ManualRemedy] {
         &[]
     }
 }
 
 /// Returns the figures of what was found.
-pub(crate) fn facts(finding: &Finding, figures: &Figures) -> Box<dyn Facts> {
+pub(crate) fn limit_facts(finding: &LimitFinding, figures: &SenderSampleFigures) -> Box<dyn LimitFacts> {
     let share = finding.share;
     match finding.verdict {
-        LegalVerdict::ReceiveWindow(verdict) => Box::new(receive_window::Window::of(verdict, figures)),
-        LegalVerdict::ReceiverApplication(verdict) => {
-            Box::new(receiver_application::Reader::of(verdict, share, figures))
+        LegalVerdict::ReceiveWindow(verdict) => {
+            Box::new(receive_window::ReceiveWindowFacts::from_figures(verdict, figures))
         }
-        LegalVerdict::SendBuffer(verdict) => Box::new(send_buffer::SendBuffer::of(verdict, figures)),
-        LegalVerdict::SenderApplication(verdict) => Box::new(sender_application::Writer::of(verdict, share, figures)),
-        LegalVerdict::ApplicationWindow(verdict) => Box::new(application_window::Channel::of(verdict, figures)),
-        LegalVerdict::CongestionWindow(verdict) => Box::new(congestion_window::Growth::of(verdict, figures)),
-        LegalVerdict::Capacity(verdict) => Box::new(capacity::FullPipe::of(verdict, figures)),
-        LegalVerdict::Loss(verdict) => Box::new(loss::Losses::of(verdict, figures)),
-        LegalVerdict::Pacing(verdict) => Box::new(pacing::Pace::of(verdict, figures)),
-        LegalVerdict::Cpu(verdict) => Box::new(cpu::Processor::of(verdict, share, figures)),
-        LegalVerdict::Mtu(verdict) => Box::new(mtu::PacketSize::of(verdict, figures)),
-        LegalVerdict::Unknown(verdict) => Box::new(unknown::Missing::of(verdict, finding, figures)),
+        LegalVerdict::ReceiverApplication(verdict) => {
+            Box::new(receiver_application::ReceiverProgramFacts::from_figures(verdict, share, figures))
+        }
+        LegalVerdict::SendBuffer(verdict) => Box::new(send_buffer::SendBuffer::from_figures(verdict, figures)),
+        LegalVerdict::SenderApplication(verdict) => {
+            Box::new(sender_application::SenderProgramFacts::from_figures(verdict, share, figures))
+        }
+        LegalVerdict::ApplicationWindow(verdict) => {
+            Box::new(application_window::ApplicationWindowFacts::from_figures(verdict, figures))
+        }
+        LegalVerdict::CongestionWindow(verdict) => {
+            Box::new(congestion_window::CongestionWindowFacts::from_figures(verdict, figures))
+        }
+        LegalVerdict::Capacity(verdict) => Box::new(capacity::FullPipe::from_figures(verdict, figures)),
+        LegalVerdict::Loss(verdict) => Box::new(loss::LossFacts::from_figures(verdict, figures)),
+        LegalVerdict::Pacing(verdict) => Box::new(pacing::PacingFacts::from_figures(verdict, figures)),
+        LegalVerdict::Cpu(verdict) => Box::new(cpu::CpuFacts::from_figures(verdict, share, figures)),
+        LegalVerdict::Mtu(verdict) => Box::new(mtu::PacketSize::from_figures(verdict, figures)),
+        LegalVerdict::Unknown(verdict) => Box::new(unknown::UnknownLimitFacts::from_finding(verdict, finding, figures)),
     }
 }

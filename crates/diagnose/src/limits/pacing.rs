@@ -5,14 +5,14 @@ use fullpipe_model::window;
 use fullpipe_record::{At, Change, IpVersion, PacingVerdict, QdiscReport, Remedy, Scope, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
-use crate::advice::Advice;
-use crate::figures::{Figures, share};
-use crate::finding::Finding;
-use crate::limits::{Facts, capacity};
+use crate::advice::RemedyAdvice;
+use crate::figures::{SenderSampleFigures, share_of_votes};
+use crate::finding::LimitFinding;
+use crate::limits::{LimitFacts, capacity};
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
-use crate::snapshot::Snapshot;
-use crate::text::{self, Basics, Row, rate, size};
+use crate::snapshot::JudgedSample;
+use crate::text::{self, BasicFacts, Row, rate_text, size_text};
 use crate::thresholds::{
     CLEARLY_LOWER_SHARE, MAX_RATE_OF_DISCIPLINE, MAX_USE_BEHIND_OWN_QUEUE, MIN_LIMIT_SHARE, PACE_PERCENT,
     REACHED_RATE_SHARE, SEGMENT_TRAIN, SLOW_START_PACE_PERCENT, WHOLE_RATE_SHARE,
@@ -20,15 +20,15 @@ use crate::thresholds::{
 
 /// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach all of it; or nearly all,
 /// and no queue stands on the path: headers and waiting may take the rest, and so may a full link that carries no more.
-pub(crate) fn by_program(figures: &Figures) -> Option<Finding> {
+pub(crate) fn by_program(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let set = max_pace(figures)?;
-    let reaches = |share: f64| figures.rate >= set.scaled(share);
+    let reaches = |share: f64| figures.rate >= set.scale_by(share);
     let is_reached = reaches(WHOLE_RATE_SHARE) || (reaches(REACHED_RATE_SHARE) && !capacity::rtt_is_inflated(figures));
-    is_reached.then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+    is_reached.then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
 }
 
 /// Returns the maximum pace that the program set, all streams together; `None` where a stream has none.
-fn max_pace(figures: &Figures) -> Option<BitRate> {
+fn max_pace(figures: &SenderSampleFigures) -> Option<BitRate> {
     figures.flows.iter().map(|flow| flow.snapshots.last()?.sample.tcp.max_pacing_rate).sum()
 }
 
@@ -36,28 +36,29 @@ fn max_pace(figures: &Figures) -> Option<BitRate> {
 /// waited.
 ///
 /// Not BBR's: it paces at the rate that it measured, so that its pace is the path's.
-pub(crate) fn below_window(figures: &Figures, held: Ratio) -> Option<Finding> {
-    let unused =
-        figures.snapshots().map(|snapshot| Some(snapshot.sample.pipe()? < snapshot.cwnd?.scaled(CLEARLY_LOWER_SHARE)));
-    let unused = share(unused).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
-    let pace = pace(figures)?;
-    (!figures.is_bbr() && figures.rate >= pace.scaled(REACHED_RATE_SHARE)).then(|| {
+pub(crate) fn below_window(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+    let unused = figures
+        .snapshots()
+        .map(|snapshot| Some(snapshot.sample.pipe_bytes()? < snapshot.cwnd?.scale_by(CLEARLY_LOWER_SHARE)));
+    let unused = share_of_votes(unused).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    let pace = mean_pace(figures)?;
+    (!figures.is_bbr() && figures.rate >= pace.scale_by(REACHED_RATE_SHARE)).then(|| {
         let share = if unused < held { unused } else { held };
-        Finding::new(PacingVerdict::CongestionControl, share)
+        LimitFinding::new(PacingVerdict::CongestionControl, share)
     })
 }
 
 /// Returns a queueing discipline of the host as the limit, if the congestion window was far from used while data
 /// waited: a stream leaves no more than a millisecond of packets in its host's queue (`tcp_small_queue_check`), and
 /// waits for a discipline that holds them. Its report may not show it, as where it was removed before the end.
-pub(crate) fn held_in_host(figures: &Figures, held: Ratio) -> Option<Finding> {
-    let waits = |snapshot: &Snapshot| {
-        let is_far = snapshot.sample.pipe()? < snapshot.cwnd?.scaled(MAX_USE_BEHIND_OWN_QUEUE);
+pub(crate) fn held_in_host(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+    let waits = |snapshot: &JudgedSample| {
+        let is_far = snapshot.sample.pipe_bytes()? < snapshot.cwnd?.scale_by(MAX_USE_BEHIND_OWN_QUEUE);
         Some(is_far && snapshot.not_sent? > SEGMENT_TRAIN && snapshot.fills_window(false) == Some(false))
     };
-    let waits = share(figures.snapshots().map(waits)).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    let waits = share_of_votes(figures.snapshots().map(waits)).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let may_be = !figures.is_bbr() && figures.part.is_some();
-    may_be.then(|| Finding::new(PacingVerdict::Qdisc, if waits < held { waits } else { held }))
+    may_be.then(|| LimitFinding::new(PacingVerdict::Qdisc, if waits < held { waits } else { held }))
 }
 
 /// Returns the percent of window ÷ round trip at which the kernel paced, in slow start and after it, as its median;
@@ -65,21 +66,22 @@ pub(crate) fn held_in_host(figures: &Figures, held: Ratio) -> Option<Finding> {
 ///
 /// By `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less than half of
 /// `ssthresh`.
-fn percents(figures: &Figures) -> [Option<u32>; 2] {
+fn pacing_percents(figures: &SenderSampleFigures) -> [Option<u32>; 2] {
     let samples = || figures.flows.iter().flat_map(|flow| &flow.whole).map(|sample| &sample.tcp);
     let in_slow_start =
         |tcp: &TcpInfo| tcp.ssthresh.is_none_or(|ssthresh| tcp.cwnd.is_some_and(|cwnd| cwnd * 2 < ssthresh));
-    [true, false].map(|part| median(samples().filter(|tcp| in_slow_start(tcp) == part).filter_map(percent).collect()))
+    [true, false]
+        .map(|part| median(samples().filter(|tcp| in_slow_start(tcp) == part).filter_map(pacing_percent).collect()))
 }
 
-fn percent(tcp: &TcpInfo) -> Option<u32> {
+fn pacing_percent(tcp: &TcpInfo) -> Option<u32> {
     let pace = tcp.pacing_rate.filter(|pace| tcp.max_pacing_rate.is_none_or(|most| *pace < most))?;
-    let unpaced = window::rate(tcp.congestion_window()?, tcp.rtt?);
+    let unpaced = window::rate_of_window(tcp.congestion_window()?, tcp.rtt?);
     (unpaced > BitRate::ZERO).then(|| (pace.relative_to(unpaced) * 100.0).round() as u32)
 }
 
 /// Returns the mean pace of all streams together, as the kernel last computed it.
-fn pace(figures: &Figures) -> Option<BitRate> {
+fn mean_pace(figures: &SenderSampleFigures) -> Option<BitRate> {
     figures
         .flows
         .iter()
@@ -92,7 +94,7 @@ fn pace(figures: &Figures) -> Option<BitRate> {
 }
 
 /// Returns the sending host's own queueing discipline, if it holds packets to a rate, so that a path only seems full.
-pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
+pub(crate) fn find_cause(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
     let device = machine::suspected_device(figures, found)?;
     let holds = device.qdiscs.iter().any(|qdisc| qdisc_holds(figures, qdisc));
     holds.then(|| found.as_verdict(PacingVerdict::Qdisc))
@@ -100,26 +102,27 @@ pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
 
 /// Returns true if a queueing discipline that made packets wait sends as much as its rate allows: not much more, as
 /// behind one that was removed early.
-fn qdisc_holds(figures: &Figures, qdisc: &QdiscReport) -> bool {
+fn qdisc_holds(figures: &SenderSampleFigures, qdisc: &QdiscReport) -> bool {
     let waited = qdisc.overlimits > 0 || qdisc.kind == "fq";
-    let headers = framing::tcp_headers(IpVersion::V4, figures.timestamps());
+    let headers = framing::tcp_headers(IpVersion::V4, figures.has_timestamps());
     // A discipline counts packets as IP has them.
-    let efficiency = figures.mss.map_or(Ratio::ONE, |mss| framing::efficiency(mss, headers, ByteCount::ZERO));
-    let sent = figures.rate.scaled(1.0 / efficiency.get());
-    let holds = |rate: BitRate| (rate.scaled(REACHED_RATE_SHARE)..=rate.scaled(MAX_RATE_OF_DISCIPLINE)).contains(&sent);
+    let efficiency = figures.mss.map_or(Ratio::ONE, |mss| framing::payload_share(mss, headers, ByteCount::ZERO));
+    let sent = figures.rate.scale_by(1.0 / efficiency.get());
+    let holds =
+        |rate: BitRate| (rate.scale_by(REACHED_RATE_SHARE)..=rate.scale_by(MAX_RATE_OF_DISCIPLINE)).contains(&sent);
     waited && rate_of_discipline(figures, qdisc).is_some_and(holds)
 }
 
 /// Returns the rate to which a queueing discipline holds all streams together: that of `fq` is for each.
-fn rate_of_discipline(figures: &Figures, qdisc: &QdiscReport) -> Option<BitRate> {
-    let times = if qdisc.kind == "fq" { figures.streams() } else { 1 };
-    Some(qdisc.rate?.scaled(f64::from(times)))
+fn rate_of_discipline(figures: &SenderSampleFigures, qdisc: &QdiscReport) -> Option<BitRate> {
+    let times = if qdisc.kind == "fq" { figures.stream_count() } else { 1 };
+    Some(qdisc.rate?.scale_by(f64::from(times)))
 }
 
 /// The figures of a pace.
-pub(crate) struct Pace {
+pub(crate) struct PacingFacts {
     verdict: PacingVerdict,
-    basics: Basics,
+    basics: BasicFacts,
     /// Maximum that the program set, all streams together.
     set: Option<BitRate>,
     /// Mean that the kernel computed, all streams together.
@@ -128,27 +131,27 @@ pub(crate) struct Pace {
     shown: Vec<Row>,
 }
 
-impl Pace {
-    pub(crate) fn of(verdict: PacingVerdict, figures: &Figures) -> Self {
+impl PacingFacts {
+    pub(crate) fn from_figures(verdict: PacingVerdict, figures: &SenderSampleFigures) -> Self {
         Self {
             verdict,
-            basics: Basics::of(figures),
+            basics: BasicFacts::from_figures(figures),
             set: max_pace(figures),
-            computed: pace(figures),
-            window: figures.mean(|snapshot| snapshot.cwnd),
-            shown: text::course(figures),
+            computed: mean_pace(figures),
+            window: figures.mean_size(|snapshot| snapshot.cwnd),
+            shown: text::trend_rows(figures),
         }
     }
 }
 
-impl Facts for Pace {
+impl LimitFacts for PacingFacts {
     fn sentence(&self) -> String {
         let could_carry = self.basics.could_carry();
         match self.verdict {
             PacingVerdict::MaxPacingRate => format!(
                 "The sending program set a maximum pace of {} on its sockets, and the transfer reaches \
                  it{could_carry}.",
-                rate(self.set),
+                rate_text(self.set),
             ),
             PacingVerdict::Qdisc => format!(
                 "A queueing discipline of the sender's network device holds packets to a rate: {} of data is \
@@ -157,26 +160,26 @@ impl Facts for Pace {
             ),
             PacingVerdict::CongestionControl => format!(
                 "The sender's congestion control paces at {}, below what its window of {} would allow{could_carry}.",
-                rate(self.computed),
-                size(self.window),
+                rate_text(self.computed),
+                size_text(self.window),
             ),
         }
     }
 
-    fn shown(&self) -> Vec<Row> {
+    fn shown_rows(&self) -> Vec<Row> {
         self.shown.clone()
     }
 
-    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
         let remedies = match self.verdict {
             PacingVerdict::MaxPacingRate => [higher_pace(advice), None],
-            PacingVerdict::CongestionControl => [advice.bbr(), default_pacing_ratios(advice)],
+            PacingVerdict::CongestionControl => [advice.bbr_remedy(), default_pacing_ratios(advice)],
             PacingVerdict::Qdisc => [advice.default_discipline(), None],
         };
         remedies.into_iter().flatten().collect()
     }
 
-    fn manual(&self) -> &'static [ManualRemedy] {
+    fn manual_remedies(&self) -> &'static [ManualRemedy] {
         match self.verdict {
             PacingVerdict::MaxPacingRate => &[ManualRemedy {
                 id: "higher-pace",
@@ -203,19 +206,19 @@ impl Facts for Pace {
 }
 
 /// `None` where the load is another program's, which was asked for its pace by somebody else.
-fn higher_pace(advice: &Advice) -> Option<Remedy> {
+fn higher_pace(advice: &RemedyAdvice) -> Option<Remedy> {
     let pace = advice.evidence.request.pacing?;
     let why = format!(
         "The load was asked for a maximum pace of {pace} on each connection; without that the congestion control sets \
          the pace."
     );
-    Some(advice.remedy("higher-pace", Scope::Application, At::Sender, vec![Change::MaxPacingRate(None)], why))
+    Some(advice.build_remedy("higher-pace", Scope::Application, At::Sender, vec![Change::MaxPacingRate(None)], why))
 }
 
 /// Returns a change back to the kernel's default share of window ÷ round trip, in the part of a transfer that showed a
 /// lower one; `None` where none did.
-fn default_pacing_ratios(advice: &Advice) -> Option<Remedy> {
-    let [in_slow_start, after_it] = percents(advice.figures);
+fn default_pacing_ratios(advice: &RemedyAdvice) -> Option<Remedy> {
+    let [in_slow_start, after_it] = pacing_percents(advice.figures);
     let lowered = [
         ("net.ipv4.tcp_pacing_ss_ratio", in_slow_start, SLOW_START_PACE_PERCENT),
         ("net.ipv4.tcp_pacing_ca_ratio", after_it, PACE_PERCENT),
@@ -231,7 +234,7 @@ fn default_pacing_ratios(advice: &Advice) -> Option<Remedy> {
         seen.join(" and ")
     );
     let at = At::Sender;
-    (!changes.is_empty()).then(|| advice.remedy("default-pacing-ratios", Scope::Namespace, at, changes, why))
+    (!changes.is_empty()).then(|| advice.build_remedy("default-pacing-ratios", Scope::Namespace, at, changes, why))
 }
 
 fn is_clearly_below(seen: u32, usual: u32) -> bool {

@@ -8,16 +8,16 @@ use fullpipe_record::{
 };
 use fullpipe_units::{ByteCount, Ratio};
 
-use crate::advice::Advice;
-use crate::figures::{Figures, share};
-use crate::finding::Finding;
-use crate::flow::Flow;
-use crate::limits::Facts;
+use crate::advice::RemedyAdvice;
+use crate::figures::{SenderSampleFigures, share_of_votes};
+use crate::finding::LimitFinding;
+use crate::flow::SenderStream;
+use crate::limits::LimitFacts;
 use crate::limits::receiver_application::{self, usual_and_most};
 use crate::manual_remedy::ManualRemedy;
 use crate::snapshot::own_window;
 use crate::syn_quotes;
-use crate::text::{self, Basics, Row, rate, size, time};
+use crate::text::{self, BasicFacts, Row, rate_text, size_text, time_text};
 use crate::thresholds::{
     CLAMPED_WINDOW_SHARE, FALLEN_WINDOW_SHARE, FULLY_TUNED_SHARE, GROWN_WINDOW_FACTOR, MAX_NEVER_SCALED_WINDOW,
     MAX_SHRUNK_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_CLOCK_SHARE, MIN_WINDOW_CLOCK_SHARE_UNDER_BBR, MIN_WINDOW_USE,
@@ -26,22 +26,23 @@ use crate::thresholds::{
 /// Returns true if the kernel counted the advertised window as the limit for most of the busy time. Under BBR that
 /// clock stands still whenever the pace holds a segment back first, and shows about half of a limit that is always
 /// there.
-pub(crate) fn clocks_say_window(figures: &Figures) -> bool {
+pub(crate) fn clocks_say_window(figures: &SenderSampleFigures) -> bool {
     let needed = if figures.is_bbr() { MIN_WINDOW_CLOCK_SHARE_UNDER_BBR } else { MIN_WINDOW_CLOCK_SHARE };
     figures.share_of_busy(|tcp| tcp.rwnd_limited).is_some_and(|share| share.get() >= needed)
 }
 
 /// Returns the receiver's window or program, if one of them was the limit for most of the time.
-pub(crate) fn find(figures: &Figures) -> Option<Finding> {
+pub(crate) fn find_receive_window(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let clocks = clocks_say_window(figures);
     let busy_votes =
-        figures.snapshots().filter(|snapshot| snapshot.busy()).map(|snapshot| snapshot.fills_window(clocks));
-    let by_samples = share(busy_votes).is_some_and(|share| share.get() >= MIN_LIMIT_SHARE);
+        figures.snapshots().filter(|snapshot| snapshot.is_busy()).map(|snapshot| snapshot.fills_window(clocks));
+    let by_samples = share_of_votes(busy_votes).is_some_and(|share| share.get() >= MIN_LIMIT_SHARE);
     if !(by_samples || clocks && clock_is_borne_out(figures)) {
         return None;
     }
-    let held =
-        share(figures.snapshots().map(|snapshot| snapshot.fills_window(clocks).map(|full| full && snapshot.busy())));
+    let held = share_of_votes(
+        figures.snapshots().map(|snapshot| snapshot.fills_window(clocks).map(|full| full && snapshot.is_busy())),
+    );
     let clock = figures.share_of_busy(|tcp| tcp.rwnd_limited).filter(|_| clocks);
     let held = held.unwrap_or_default().get().max(clock.unwrap_or_default().get());
     Some(name_receiver(figures, Ratio::new(held)))
@@ -49,52 +50,53 @@ pub(crate) fn find(figures: &Figures) -> Option<Finding> {
 
 /// Returns true if samples support the clock: data must have waited, and much of a known window must have been in use,
 /// unless it is below a segment.
-fn clock_is_borne_out(figures: &Figures) -> bool {
-    let waited = figures.mean(|snapshot| snapshot.not_sent).is_some_and(|not_sent| not_sent > ByteCount::ZERO);
-    let in_use = match (figures.mean(|snapshot| snapshot.outstanding), figures.mean(|snapshot| snapshot.window)) {
-        (Some(outstanding), Some(window)) => {
-            outstanding >= window.scaled(MIN_WINDOW_USE) || is_below_a_segment(figures)
-        }
-        _ => true,
-    };
+fn clock_is_borne_out(figures: &SenderSampleFigures) -> bool {
+    let waited = figures.mean_size(|snapshot| snapshot.not_sent).is_some_and(|not_sent| not_sent > ByteCount::ZERO);
+    let in_use =
+        match (figures.mean_size(|snapshot| snapshot.outstanding), figures.mean_size(|snapshot| snapshot.window)) {
+            (Some(outstanding), Some(window)) => {
+                outstanding >= window.scale_by(MIN_WINDOW_USE) || is_below_a_segment(figures)
+            }
+            _ => true,
+        };
     waited && in_use
 }
 
 /// Returns true if the advertised window is less than a segment: nothing is sent into it until a timer fires (RFC 1122,
 /// 4.2.3.4), so that the rate is far below a window in each round trip.
-pub(crate) fn is_below_a_segment(figures: &Figures) -> bool {
-    figures.mean(|snapshot| snapshot.window).zip(figures.mss).is_some_and(|(window, mss)| window < mss)
+pub(crate) fn is_below_a_segment(figures: &SenderSampleFigures) -> bool {
+    figures.mean_size(|snapshot| snapshot.window).zip(figures.mss).is_some_and(|(window, mss)| window < mss)
 }
 
-fn name_receiver(figures: &Figures, held: Ratio) -> Finding {
+fn name_receiver(figures: &SenderSampleFigures, held: Ratio) -> LimitFinding {
     if figures.part.is_none() && figures.flows.iter().all(window_still_grows) {
-        return Finding::new(CongestionWindowVerdict::RampUp, held);
+        return LimitFinding::new(CongestionWindowVerdict::RampUp, held);
     }
     receiver_application::behind_window(figures, held).unwrap_or_else(|| at_receiver(figures, held))
 }
 
-fn at_receiver(figures: &Figures, held: Ratio) -> Finding {
+fn at_receiver(figures: &SenderSampleFigures, held: Ratio) -> LimitFinding {
     let cause = cause_at_receiver(figures);
     match cause {
         ReceiveWindowVerdict::TcpRmemMax if buffer_may_be_fixed(figures) => {
-            Finding::new(ReceiveWindowVerdict::SoRcvbuf, held).one_of_several()
+            LimitFinding::new(ReceiveWindowVerdict::SoRcvbuf, held).one_of_several()
         }
         ReceiveWindowVerdict::NoWindowScaling if scale_may_be_stripped(figures) => {
-            Finding::new(cause, held).one_of_several()
+            LimitFinding::new(cause, held).one_of_several()
         }
-        _ => Finding::new(cause, held),
+        _ => LimitFinding::new(cause, held),
     }
 }
 
 /// Returns the largest window of a stream ÷ its first one.
-pub(crate) fn grew_by(flow: &Flow) -> Option<f64> {
+pub(crate) fn grew_by(flow: &SenderStream) -> Option<f64> {
     let windows = || flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd);
-    Some(Ratio::of(windows().max()?.as_f64(), windows().next()?.as_f64()).get())
+    Some(Ratio::from_quotient(windows().max()?.as_f64(), windows().next()?.as_f64()).get())
 }
 
 /// Returns true if the window of a receiver that is not seen, and that a program of others has, was the same from the
 /// first: one that the kernel tunes grows from the default of `tcp_rmem` on, unless that is its largest too.
-fn buffer_may_be_fixed(figures: &Figures) -> bool {
+fn buffer_may_be_fixed(figures: &SenderSampleFigures) -> bool {
     let evidence = figures.evidence;
     let never_grew = figures.flows.iter().all(|flow| grew_by(flow).is_some_and(|grown| grown <= GROWN_WINDOW_FACTOR));
     evidence.receiver.is_none() && evidence.is_of_another_program() && never_grew
@@ -102,12 +104,12 @@ fn buffer_may_be_fixed(figures: &Figures) -> bool {
 
 /// Returns true if a device may have taken the offer to scale windows away from a SYN of this end, which offers it: the
 /// other host is not seen, and no router says what happens to the SYN behind it.
-fn scale_may_be_stripped(figures: &Figures) -> bool {
+fn scale_may_be_stripped(figures: &SenderSampleFigures) -> bool {
     let offers = figures.evidence.sender.as_ref().is_some_and(|host| host.window_scaling);
     offers && figures.evidence.receiver.is_none()
 }
 
-fn cause_at_receiver(figures: &Figures) -> ReceiveWindowVerdict {
+fn cause_at_receiver(figures: &SenderSampleFigures) -> ReceiveWindowVerdict {
     if scaling_is_off(figures) {
         ReceiveWindowVerdict::NoWindowScaling
     } else if receive_buffer_is_fixed(figures) {
@@ -119,14 +121,14 @@ fn cause_at_receiver(figures: &Figures) -> ReceiveWindowVerdict {
 
 /// Returns true if a stream's window was well below its last size: the receiver tunes it while the sender speeds up,
 /// and may lag behind.
-fn window_still_grows(flow: &Flow) -> bool {
+fn window_still_grows(flow: &SenderStream) -> bool {
     let last = flow.snapshots.iter().rev().find_map(|snapshot| snapshot.window);
     usual_and_most(flow)
         .zip(last)
-        .is_some_and(|((usual, most), last)| usual < most.scaled(FALLEN_WINDOW_SHARE) && last == most)
+        .is_some_and(|((usual, most), last)| usual < most.scale_by(FALLEN_WINDOW_SHARE) && last == most)
 }
 
-fn scaling_is_off(figures: &Figures) -> bool {
+fn scaling_is_off(figures: &SenderSampleFigures) -> bool {
     let evidence = figures.evidence;
     let ends = [&evidence.sender, &evidence.receiver];
     let refused = ends.into_iter().flatten().any(|settings| !settings.window_scaling);
@@ -139,24 +141,24 @@ fn scaling_is_off(figures: &Figures) -> bool {
 /// Returns true if the program fixed the buffer by request, or it stands well below the size to which the kernel would
 /// tune it. Where the buffer itself is not seen, the window shows it: how much of a buffer is window depends on the
 /// memory that its driver takes for a packet.
-fn receive_buffer_is_fixed(figures: &Figures) -> bool {
+fn receive_buffer_is_fixed(figures: &SenderSampleFigures) -> bool {
     let evidence = figures.evidence;
     if evidence.request.buffer != Buffer::Automatic {
         return true;
     }
     let Some(settings) = &evidence.receiver else { return false };
-    let tuned = ReceiveBuffer::automatic(settings);
+    let tuned = ReceiveBuffer::autotuned_buffer(settings);
     let by_window = || {
-        let tuned = figures.mss.map_or(tuned.advertised(), |mss| tuned.in_flight(mss));
+        let tuned = figures.mss.map_or(tuned.max_window(), |mss| tuned.in_flight(mss));
         Some((figures.snapshots().filter_map(|snapshot| snapshot.window).max()?, tuned))
     };
-    let by_buffer = largest_buffer(figures).map(|buffer| (buffer, tuned.space()));
-    by_buffer.or_else(by_window).is_some_and(|(seen, tuned)| seen < tuned.scaled(FULLY_TUNED_SHARE))
+    let by_buffer = largest_buffer(figures).map(|buffer| (buffer, tuned.buffer_bytes()));
+    by_buffer.or_else(by_window).is_some_and(|(seen, tuned)| seen < tuned.scale_by(FULLY_TUNED_SHARE))
 }
 
 /// Returns the largest buffer that the receiver had until the end of the judged part.
-fn largest_buffer(figures: &Figures) -> Option<ByteCount> {
-    let (_, end) = figures.judged();
+fn largest_buffer(figures: &SenderSampleFigures) -> Option<ByteCount> {
+    let (_, end) = figures.judged_period();
     let samples = figures.evidence.receiver_samples.iter().filter(|sample| sample.at <= end);
     samples.filter_map(|sample| sample.memory).map(|memory| memory.rcvbuf).max()
 }
@@ -166,17 +168,18 @@ fn largest_buffer(figures: &Figures) -> Option<ByteCount> {
 /// Both ends must be seen to know it for certain. From the sending end alone it shows where the other's part of the
 /// handshake was received: an option that a device overwrites leaves padding, and a window that it lowers is as low
 /// there; and where a router quotes a SYN of this end that has lost its option.
-pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
-    if found.kind() != Limit::ReceiveWindow {
+pub(crate) fn find_cause(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
+    if found.limit_kind() != Limit::ReceiveWindow {
         return None;
     }
-    let cause = scale_stripped(figures).or_else(|| scale_rewritten(figures)).or_else(|| clamped(figures))?;
+    let cause =
+        scale_stripped(figures).or_else(|| scale_rewritten(figures)).or_else(|| find_clamped_window(figures))?;
     let traced = found.as_verdict(cause);
     let unsure = cause == ReceiveWindowVerdict::WindowScaleRewritten && buffer_may_be_fixed_late(figures);
     Some(if unsure { traced.one_of_several() } else { traced })
 }
 
-fn scale_stripped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
+fn scale_stripped(figures: &SenderSampleFigures) -> Option<ReceiveWindowVerdict> {
     let evidence = figures.evidence;
     let offers = |host: Option<&HostSettings>| host.is_none_or(|host| host.window_scaling);
     let here = figures.snapshots().find_map(|snapshot| snapshot.sample.tcp.window_scaling)?;
@@ -191,7 +194,7 @@ fn scale_stripped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
     let offer_is_lost = !here && syn_quotes::lose_their_scale(evidence);
     // Of a host that is not seen, its part of the handshake and its windows show whether it offered.
     let offered = evidence.receiver.is_some()
-        || answer(figures).and_then(|answer| answer.options_overwritten) == Some(true)
+        || receiver_handshake(figures).and_then(|answer| answer.options_overwritten) == Some(true)
         || shrank_by_a_scale(figures);
     (disagree || offer_is_lost || (!here && both_offer && modern && offered))
         .then_some(ReceiveWindowVerdict::WindowScaleStripped)
@@ -199,19 +202,19 @@ fn scale_stripped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
 
 /// Returns true if all windows are a small part of that of the handshake, which has no scale (RFC 7323, section 2.2),
 /// and one ends before that did: the receiver scales them.
-fn shrank_by_a_scale(figures: &Figures) -> bool {
+fn shrank_by_a_scale(figures: &SenderSampleFigures) -> bool {
     let most = later_samples(figures).filter_map(|sample| sample.tcp.snd_wnd).max();
-    let first = answer(figures).and_then(|answer| answer.window);
-    let is_small = first.zip(most).is_some_and(|(first, most)| most <= first.scaled(MAX_SHRUNK_SHARE));
+    let first = receiver_handshake(figures).and_then(|answer| answer.window);
+    let is_small = first.zip(most).is_some_and(|(first, most)| most <= first.scale_by(MAX_SHRUNK_SHARE));
     is_small && is_taken_back(figures)
 }
 
 /// Returns the receiver's part of the handshake, where the sender has it.
-fn answer(figures: &Figures) -> Option<Handshake> {
+fn receiver_handshake(figures: &SenderSampleFigures) -> Option<Handshake> {
     figures.evidence.sender_sockets.iter().find_map(|socket| socket.handshake)
 }
 
-fn scale_rewritten(figures: &Figures) -> Option<ReceiveWindowVerdict> {
+fn scale_rewritten(figures: &SenderSampleFigures) -> Option<ReceiveWindowVerdict> {
     let read_here = shift_read(figures)?;
     let differs = match shift_sent(figures) {
         Some(sent_there) => read_here != sent_there,
@@ -222,64 +225,64 @@ fn scale_rewritten(figures: &Figures) -> Option<ReceiveWindowVerdict> {
 
 /// Returns true if a small buffer may be why windows are small under a scale that they do not need: its program may
 /// have fixed it after the handshake, where the receiver is not seen.
-fn buffer_may_be_fixed_late(figures: &Figures) -> bool {
+fn buffer_may_be_fixed_late(figures: &SenderSampleFigures) -> bool {
     shift_sent(figures).is_none() && !is_taken_back(figures)
 }
 
 /// Returns true if the load was asked for a buffer, and no window contradicts it.
-fn is_small_by_request(figures: &Figures) -> bool {
+fn is_small_by_request(figures: &SenderSampleFigures) -> bool {
     figures.evidence.request.buffer != Buffer::Automatic && !is_taken_back(figures)
 }
 
 /// Returns true if a window ends before that of the handshake did. A receiver does not take back what it has allowed
 /// (RFC 9293, 3.8.6), even where its program makes the buffer smaller: a device makes the window seem smaller.
-fn is_taken_back(figures: &Figures) -> bool {
-    let first = answer(figures).and_then(|answer| answer.window);
+fn is_taken_back(figures: &SenderSampleFigures) -> bool {
+    let first = receiver_handshake(figures).and_then(|answer| answer.window);
     let end = |sample: &Sample| Some(sample.tcp.bytes_acked? + sample.tcp.snd_wnd?);
     first.zip(later_samples(figures).filter_map(end).min()).is_some_and(|(first, least)| least < first)
 }
 
 /// Returns the samples whose windows are scaled ones: until data is acknowledged, the window is that of the handshake.
-fn later_samples<'a>(figures: &'a Figures) -> impl Iterator<Item = &'a Sample> {
+fn later_samples<'a>(figures: &'a SenderSampleFigures) -> impl Iterator<Item = &'a Sample> {
     let is_later = |sample: &&Sample| sample.tcp.bytes_acked.is_none_or(|acked| acked > ByteCount::new(1));
     figures.flows.iter().flat_map(|flow| flow.whole.iter().copied()).filter(is_later)
 }
 
 /// Returns the factor by which the sender takes the receiver's windows for too small; `None` where both shift alike, or
 /// one of them is not seen.
-fn misread(figures: &Figures) -> Option<u64> {
+fn misread_factor(figures: &SenderSampleFigures) -> Option<u64> {
     let scales_here = figures.snapshots().find_map(|snapshot| snapshot.sample.tcp.window_scaling)?;
     let read = if scales_here { shift_read(figures)? } else { 0 };
     1_u64.checked_shl(shift_sent(figures)?.checked_sub(read)?.into()).filter(|factor| *factor > 1)
 }
 
 /// Returns the shift that the sender applies to the windows that arrive, where it agreed to one.
-fn shift_read(figures: &Figures) -> Option<u8> {
+fn shift_read(figures: &SenderSampleFigures) -> Option<u8> {
     let mut agreed =
         figures.snapshots().map(|snapshot| &snapshot.sample.tcp).filter(|tcp| tcp.window_scaling == Some(true));
     agreed.find_map(|tcp| tcp.snd_wscale)
 }
 
 /// Returns the shift that the receiver applies to the windows that it sends, where it agreed to one.
-fn shift_sent(figures: &Figures) -> Option<u8> {
+fn shift_sent(figures: &SenderSampleFigures) -> Option<u8> {
     let samples = figures.evidence.receiver_samples.iter().map(|sample| &sample.tcp);
     samples.filter(|tcp| tcp.window_scaling == Some(true)).find_map(|tcp| tcp.rcv_wscale)
 }
 
 /// Returns true if every window was far below the largest one without a scale: a receiver that asked for a scale meant
 /// more, unless the window of the handshake, which has no scale, was as small.
-fn never_needed_a_scale(figures: &Figures) -> bool {
+fn never_needed_a_scale(figures: &SenderSampleFigures) -> bool {
     let windows = later_samples(figures).filter_map(|sample| sample.tcp.snd_wnd);
-    let first = answer(figures).and_then(|answer| answer.window);
+    let first = receiver_handshake(figures).and_then(|answer| answer.window);
     windows.max().is_some_and(|most| most <= MAX_NEVER_SCALED_WINDOW && first.is_none_or(|first| first > most))
 }
 
 /// Compares the window that arrives with the one that the receiver says it sends, each at its largest: they are not
 /// sampled in the same moment. The last one sent has not arrived yet, and the first may be of a buffer that the program
 /// had not fixed yet.
-fn clamped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
+fn find_clamped_window(figures: &SenderSampleFigures) -> Option<ReceiveWindowVerdict> {
     let arrives = figures.snapshots().filter_map(|snapshot| snapshot.sample.tcp.snd_wnd).max()?;
-    let sent_in = figures.judged();
+    let sent_in = figures.judged_period();
     let sent_in = [sent_in.0, sent_in.1].map(|end| end.saturating_sub(figures.rtt.unwrap_or_default()));
     let of_that_time = |sample: &&Sample| (sent_in[0]..=sent_in[1]).contains(&sample.at);
     let sent = figures
@@ -291,66 +294,66 @@ fn clamped(figures: &Figures) -> Option<ReceiveWindowVerdict> {
         .max();
     let lowered = sent.map_or_else(
         || is_clamped_from_the_first(figures, arrives),
-        |sent| arrives < sent.scaled(CLAMPED_WINDOW_SHARE),
+        |sent| arrives < sent.scale_by(CLAMPED_WINDOW_SHARE),
     );
     lowered.then_some(ReceiveWindowVerdict::WindowClamped)
 }
 
 /// Returns true if the field of the window holds the same number in the handshake, where it counts bytes, and at its
 /// largest, `arrives`, where it counts scaled ones: that is the work of a device which knows no scale.
-fn is_clamped_from_the_first(figures: &Figures, arrives: ByteCount) -> bool {
+fn is_clamped_from_the_first(figures: &SenderSampleFigures, arrives: ByteCount) -> bool {
     let scale = figures.snapshots().find_map(|snapshot| snapshot.sample.tcp.snd_wscale).filter(|scale| *scale > 0);
-    let first = answer(figures).and_then(|answer| answer.window);
+    let first = receiver_handshake(figures).and_then(|answer| answer.window);
     let both = first.zip(scale);
     both.is_some_and(|(first, scale)| Some(arrives.get()) == first.get().checked_shl(scale.into()))
 }
 
 /// The figures of a receive window.
-pub(crate) struct Window {
+pub(crate) struct ReceiveWindowFacts {
     verdict: ReceiveWindowVerdict,
-    basics: Basics,
+    basics: BasicFacts,
     /// Advertised at most, all streams together.
     largest: Option<ByteCount>,
     reason: String,
     shown: Vec<Row>,
 }
 
-impl Window {
-    pub(crate) fn of(verdict: ReceiveWindowVerdict, figures: &Figures) -> Self {
+impl ReceiveWindowFacts {
+    pub(crate) fn from_figures(verdict: ReceiveWindowVerdict, figures: &SenderSampleFigures) -> Self {
         Self {
             verdict,
-            basics: Basics::of(figures),
-            largest: figures.most(|snapshot| snapshot.window),
+            basics: BasicFacts::from_figures(figures),
+            largest: figures.max_size(|snapshot| snapshot.window),
             reason: reason_at_sender(verdict, figures),
-            shown: shown(figures),
+            shown: window_rows(figures),
         }
     }
 }
 
 /// Returns the figures that show what a receiver allowed, and how much of it was used.
-pub(crate) fn shown(figures: &Figures) -> Vec<Row> {
+pub(crate) fn window_rows(figures: &SenderSampleFigures) -> Vec<Row> {
     vec![
         text::in_flight(figures),
-        text::unsent(figures),
+        text::unsent_row(figures),
         ("window most", receiver_application::largest_window(figures).map(|size| size.to_string())),
-        text::clock("rwnd_limited", figures.share_of_busy(|tcp| tcp.rwnd_limited)),
+        text::clock_row("rwnd_limited", figures.share_of_busy(|tcp| tcp.rwnd_limited)),
     ]
 }
 
-fn reason_at_sender(verdict: ReceiveWindowVerdict, figures: &Figures) -> String {
+fn reason_at_sender(verdict: ReceiveWindowVerdict, figures: &SenderSampleFigures) -> String {
     let is_clamped = verdict == ReceiveWindowVerdict::WindowClamped;
-    let misread = misread(figures).filter(|_| !is_clamped);
+    let misread = misread_factor(figures).filter(|_| !is_clamped);
     let misread =
         misread.map_or_else(String::new, |factor| format!(", so that the sender takes it for 1/{factor} of itself"));
     // An offer may also have been lost on the way to a host that is not seen.
     if verdict == ReceiveWindowVerdict::NoWindowScaling && figures.evidence.receiver.is_none() {
         return format!("the other end agreed to no window scaling{misread}");
     }
-    format!("{}{misread}", reason(verdict, &syn_quotes::place(figures.evidence)))
+    format!("{}{misread}", window_reason(verdict, &syn_quotes::device_place(figures.evidence)))
 }
 
 /// Returns the reason why a window is as small as it is; a device that makes it so is at `place`.
-pub(crate) fn reason(verdict: ReceiveWindowVerdict, place: &str) -> String {
+pub(crate) fn window_reason(verdict: ReceiveWindowVerdict, place: &str) -> String {
     let device = |does| format!("a device {place} {does}");
     match verdict {
         ReceiveWindowVerdict::NoWindowScaling => "window scaling is off".to_owned(),
@@ -362,21 +365,21 @@ pub(crate) fn reason(verdict: ReceiveWindowVerdict, place: &str) -> String {
     }
 }
 
-impl Facts for Window {
+impl LimitFacts for ReceiveWindowFacts {
     fn sentence(&self) -> String {
         let basics = &self.basics;
         format!(
             "The receiver allows at most {} in flight{} ({}), which is {} over {}{}.",
-            size(self.largest),
+            size_text(self.largest),
             basics.in_streams(),
             self.reason,
-            rate(self.largest.zip(basics.rtt).map(|(size, rtt)| window::rate(size, rtt))),
-            time(basics.rtt),
+            rate_text(self.largest.zip(basics.rtt).map(|(size, rtt)| window::rate_of_window(size, rtt))),
+            time_text(basics.rtt),
             basics.could_carry(),
         )
     }
 
-    fn shown(&self) -> Vec<Row> {
+    fn shown_rows(&self) -> Vec<Row> {
         self.shown.clone()
     }
 
@@ -386,8 +389,8 @@ impl Facts for Window {
         )
     }
 
-    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
-        let is_untuned = advice.receiver().is_some_and(|host| !host.moderate_rcvbuf);
+    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
+        let is_untuned = advice.receiver_settings().is_some_and(|host| !host.moderate_rcvbuf);
         let constraint = match self.verdict {
             // No setting of a host changes what a device between them does to the window.
             ReceiveWindowVerdict::WindowScaleStripped
@@ -401,7 +404,7 @@ impl Facts for Window {
         advice.for_window(constraint)
     }
 
-    fn manual(&self) -> &'static [ManualRemedy] {
+    fn manual_remedies(&self) -> &'static [ManualRemedy] {
         match self.verdict {
             ReceiveWindowVerdict::WindowScaleStripped | ReceiveWindowVerdict::WindowScaleRewritten => &[ManualRemedy {
                 id: "let-window-scale-pass",

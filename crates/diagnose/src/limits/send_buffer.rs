@@ -5,12 +5,12 @@ use fullpipe_model::window;
 use fullpipe_record::{Buffer, Remedy, SendBufferVerdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::advice::Advice;
-use crate::figures::{Figures, share};
-use crate::finding::Finding;
-use crate::flow::Flow;
-use crate::limits::Facts;
-use crate::text::{self, Basics, Row, rate, size, time};
+use crate::advice::RemedyAdvice;
+use crate::figures::{SenderSampleFigures, share_of_votes};
+use crate::finding::LimitFinding;
+use crate::flow::SenderStream;
+use crate::limits::LimitFacts;
+use crate::text::{self, BasicFacts, Row, rate_text, size_text, time_text};
 use crate::thresholds::{
     FULLY_TUNED_SHARE, LATE_WRITER_SHARE, MAX_BUFFER_OF_ASKING_WRITER, MIN_BLOCKED_SHARE, MIN_BUFFER_CLOCK_SHARE,
     MIN_BUFFER_MEAN, MIN_BUFFER_OF_ASKING_WRITER, MIN_BUFFER_PEAK, MIN_LIMIT_SHARE, MIN_MEAN_OF_FULL_BUFFER,
@@ -23,15 +23,15 @@ use crate::thresholds::{
 /// when a third is free), with next to nothing left to send. The kernel's own marks do not show it:
 /// a small buffer looks like an idle program (`app_limited`), with hardly any `sndbuf_limited`
 /// time.
-pub(crate) fn find(figures: &Figures) -> Option<Finding> {
-    let of_flow = |flow: &Flow| {
+pub(crate) fn find_send_buffer(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let of_flow = |flow: &SenderStream| {
         let full = buffer_is_full(figures, flow);
         flow.snapshots
             .iter()
-            .map(|snapshot| Some(full? && snapshot.busy() && snapshot.starved_by_buffer()?))
+            .map(|snapshot| Some(full? && snapshot.is_busy() && snapshot.starved_by_buffer()?))
             .collect::<Vec<_>>()
     };
-    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MIN_LIMIT_SHARE);
+    let held = share_of_votes(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MIN_LIMIT_SHARE);
     // Of a write that is larger than the buffer much is unsent at first.
     let clock = || {
         let limited = figures.share_of_busy(|tcp| tcp.sndbuf_limited)?;
@@ -40,18 +40,18 @@ pub(crate) fn find(figures: &Figures) -> Option<Finding> {
     };
     let held = held.or_else(clock)?;
     let fixed = send_buffer_is_fixed(figures);
-    Some(Finding::new(if fixed { SendBufferVerdict::SoSndbuf } else { SendBufferVerdict::TcpWmemMax }, held))
+    Some(LimitFinding::new(if fixed { SendBufferVerdict::SoSndbuf } else { SendBufferVerdict::TcpWmemMax }, held))
 }
 
 /// Returns true if a stream's buffer was full at times and much used on the whole, and its writer
 /// waited for room: the kernel says so, or the buffer was at times as empty as where a sleeping
 /// writer is woken, and never emptier. A program that is slow by itself sometimes leaves less
 /// there.
-pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
+pub(crate) fn buffer_is_full(figures: &SenderSampleFigures, flow: &SenderStream) -> Option<bool> {
     let used = flow
         .snapshots
         .iter()
-        .filter_map(|snapshot| Some(Ratio::of(snapshot.queued?.as_f64(), snapshot.sndbuf?.as_f64()).get()));
+        .filter_map(|snapshot| Some(Ratio::from_quotient(snapshot.queued?.as_f64(), snapshot.sndbuf?.as_f64()).get()));
     let mut used: Vec<f64> = used.collect();
     used.sort_by(f64::total_cmp);
     let peak = used.last().copied().unwrap_or(0.0);
@@ -75,7 +75,7 @@ pub(crate) fn buffer_is_full(figures: &Figures, flow: &Flow) -> Option<bool> {
 }
 
 /// Returns true if the program fixed the buffer by request, or it never changed and is not the kernel's largest size.
-fn send_buffer_is_fixed(figures: &Figures) -> bool {
+fn send_buffer_is_fixed(figures: &SenderSampleFigures) -> bool {
     let evidence = figures.evidence;
     if evidence.request.buffer != Buffer::Automatic {
         return true;
@@ -83,26 +83,27 @@ fn send_buffer_is_fixed(figures: &Figures) -> bool {
     let sizes = || figures.flows.iter().flat_map(|flow| &flow.whole).filter_map(|sample| Some(sample.memory?.sndbuf));
     let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else { return false };
     let tuned_to_the_end =
-        evidence.sender.as_ref().is_some_and(|settings| most >= settings.tcp_wmem.max.scaled(FULLY_TUNED_SHARE));
+        evidence.sender.as_ref().is_some_and(|settings| most >= settings.tcp_wmem.max.scale_by(FULLY_TUNED_SHARE));
     least == most && !tuned_to_the_end
 }
 
 /// Returns the mean share of the send buffer that was in use, at most all of it.
-fn fill(figures: &Figures) -> Option<Ratio> {
-    let (queued, size) = (figures.mean(|snapshot| snapshot.queued)?, figures.mean(|snapshot| snapshot.sndbuf)?);
-    Some(Ratio::new(Ratio::of(queued.as_f64(), size.as_f64()).get().min(1.0)))
+fn mean_fill(figures: &SenderSampleFigures) -> Option<Ratio> {
+    let (queued, size) =
+        (figures.mean_size(|snapshot| snapshot.queued)?, figures.mean_size(|snapshot| snapshot.sndbuf)?);
+    Some(Ratio::new(Ratio::from_quotient(queued.as_f64(), size.as_f64()).get().min(1.0)))
 }
 
 /// Returns the rate that buffers which are full leave, all streams together.
-pub(crate) fn ceiling(figures: &Figures) -> Option<BitRate> {
-    let size = figures.most(|snapshot| snapshot.sndbuf)?;
-    Some(window::rate(size.scaled(fill(figures)?.get()), figures.rtt?))
+pub(crate) fn buffer_ceiling(figures: &SenderSampleFigures) -> Option<BitRate> {
+    let size = figures.max_size(|snapshot| snapshot.sndbuf)?;
+    Some(window::rate_of_window(size.scale_by(mean_fill(figures)?.get()), figures.rtt?))
 }
 
 /// The figures of a send buffer.
 pub(crate) struct SendBuffer {
     verdict: SendBufferVerdict,
-    basics: Basics,
+    basics: BasicFacts,
     /// Size of all streams' buffers together.
     size: Option<ByteCount>,
     ceiling: Option<BitRate>,
@@ -110,23 +111,23 @@ pub(crate) struct SendBuffer {
 }
 
 impl SendBuffer {
-    pub(crate) fn of(verdict: SendBufferVerdict, figures: &Figures) -> Self {
+    pub(crate) fn from_figures(verdict: SendBufferVerdict, figures: &SenderSampleFigures) -> Self {
         Self {
             verdict,
-            basics: Basics::of(figures),
-            size: figures.most(|snapshot| snapshot.sndbuf),
-            ceiling: ceiling(figures),
+            basics: BasicFacts::from_figures(figures),
+            size: figures.max_size(|snapshot| snapshot.sndbuf),
+            ceiling: buffer_ceiling(figures),
             shown: vec![
-                text::queued(figures),
+                text::queued_row(figures),
                 text::in_flight(figures),
-                text::unsent(figures),
-                text::clock("sndbuf_limited", figures.share_of_busy(|tcp| tcp.sndbuf_limited)),
+                text::unsent_row(figures),
+                text::clock_row("sndbuf_limited", figures.share_of_busy(|tcp| tcp.sndbuf_limited)),
             ],
         }
     }
 }
 
-impl Facts for SendBuffer {
+impl LimitFacts for SendBuffer {
     fn sentence(&self) -> String {
         let reason = match self.verdict {
             SendBufferVerdict::SoSndbuf => "fixed by its program, SO_SNDBUF",
@@ -134,19 +135,19 @@ impl Facts for SendBuffer {
         };
         format!(
             "The sender's send buffer is full: it holds {}{} ({reason}), which is {} over {}{}.",
-            size(self.size),
+            size_text(self.size),
             self.basics.in_streams(),
-            rate(self.ceiling),
-            time(self.basics.rtt),
+            rate_text(self.ceiling),
+            time_text(self.basics.rtt),
             self.basics.could_carry(),
         )
     }
 
-    fn shown(&self) -> Vec<Row> {
+    fn shown_rows(&self) -> Vec<Row> {
         self.shown.clone()
     }
 
-    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
         advice.for_window(match self.verdict {
             SendBufferVerdict::SoSndbuf => WindowConstraint::FixedBuffer,
             SendBufferVerdict::TcpWmemMax => WindowConstraint::SendMaximum,

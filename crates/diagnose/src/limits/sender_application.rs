@@ -3,58 +3,61 @@
 use fullpipe_record::{At, Change, Limit, Remedy, Scope, SenderApplicationVerdict};
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::advice::Advice;
-use crate::figures::{Figures, share};
-use crate::finding::Finding;
-use crate::flow::Flow;
-use crate::limits::Facts;
+use crate::advice::RemedyAdvice;
+use crate::figures::{SenderSampleFigures, share_of_votes};
+use crate::finding::LimitFinding;
+use crate::flow::SenderStream;
+use crate::limits::LimitFacts;
 use crate::limits::send_buffer::buffer_is_full;
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
-use crate::text::{self, Row, rate};
+use crate::text::{self, Row, rate_text};
 use crate::thresholds::{MIN_LIMIT_SHARE, WHOLE_RATE_SHARE};
 
 /// Returns the sending program, if it was asked for a rate and reached all of it: whatever a buffer looks like then, it
 /// holds nothing back.
-pub(crate) fn as_asked(figures: &Figures) -> Option<Finding> {
+pub(crate) fn as_asked(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let rate = figures.part?.rate;
-    let reached = figures.offered().is_some_and(|asked| rate >= asked.scaled(WHOLE_RATE_SHARE));
-    reached.then(|| Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
+    let reached = figures.offered_rate().is_some_and(|asked| rate >= asked.scale_by(WHOLE_RATE_SHARE));
+    reached.then(|| LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
 }
 
 /// Returns the sending program, if it left its socket largely empty for most of the time.
-pub(crate) fn find(figures: &Figures) -> Option<Finding> {
-    let of_flow = |flow: &Flow| {
+pub(crate) fn find_program(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let of_flow = |flow: &SenderStream| {
         let full = buffer_is_full(figures, flow).unwrap_or(false);
         flow.snapshots.iter().map(|snapshot| snapshot.writer_behind(full)).collect::<Vec<_>>()
     };
-    let held = share(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
-    Some(idle(figures, held))
+    let held = share_of_votes(figures.flows.iter().flat_map(of_flow)).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    Some(idle_program(figures, held))
 }
 
 /// Returns the sending program as the limit: it had nothing to send, or was asked for a rate and keeps to it.
-pub(crate) fn idle(figures: &Figures, share: Ratio) -> Finding {
+pub(crate) fn idle_program(figures: &SenderSampleFigures, share: Ratio) -> LimitFinding {
     let limited = keeps_to_a_rate(figures);
-    Finding::new(if limited { SenderApplicationVerdict::RateLimited } else { SenderApplicationVerdict::Idle }, share)
+    LimitFinding::new(
+        if limited { SenderApplicationVerdict::RateLimited } else { SenderApplicationVerdict::Idle },
+        share,
+    )
 }
 
-fn keeps_to_a_rate(figures: &Figures) -> bool {
+fn keeps_to_a_rate(figures: &SenderSampleFigures) -> bool {
     const NEARLY: f64 = 0.9;
-    let reached = |asked: BitRate| figures.part.is_none_or(|part| part.rate >= asked.scaled(NEARLY));
-    figures.offered().is_some_and(reached)
+    let reached = |asked: BitRate| figures.part.is_none_or(|part| part.rate >= asked.scale_by(NEARLY));
+    figures.offered_rate().is_some_and(reached)
 }
 
 /// Returns the file that the sending program reads for most of the time, if `found` is that program.
-pub(crate) fn behind(figures: &Figures, found: &Finding) -> Option<Finding> {
-    if found.kind() != Limit::SenderApplication {
+pub(crate) fn find_cause(figures: &SenderSampleFigures, found: &LimitFinding) -> Option<LimitFinding> {
+    if found.limit_kind() != Limit::SenderApplication {
         return None;
     }
     let busy = machine::busy_with_file(figures, &figures.evidence.sender_machine)?;
-    Some(Finding::new(SenderApplicationVerdict::Storage, busy))
+    Some(LimitFinding::new(SenderApplicationVerdict::Storage, busy))
 }
 
 /// The figures of a slow sending program.
-pub(crate) struct Writer {
+pub(crate) struct SenderProgramFacts {
     verdict: SenderApplicationVerdict,
     share: Ratio,
     /// Rate that it was asked for, all streams together.
@@ -62,20 +65,20 @@ pub(crate) struct Writer {
     shown: Vec<Row>,
 }
 
-impl Writer {
-    pub(crate) fn of(verdict: SenderApplicationVerdict, share: Ratio, figures: &Figures) -> Self {
-        let shown = vec![text::queued(figures), text::unsent(figures), text::idle(figures)];
-        Self { verdict, share, offered: figures.offered(), shown }
+impl SenderProgramFacts {
+    pub(crate) fn from_figures(verdict: SenderApplicationVerdict, share: Ratio, figures: &SenderSampleFigures) -> Self {
+        let shown = vec![text::queued_row(figures), text::unsent_row(figures), text::idle_row(figures)];
+        Self { verdict, share, offered: figures.offered_rate(), shown }
     }
 }
 
-impl Facts for Writer {
+impl LimitFacts for SenderProgramFacts {
     fn sentence(&self) -> String {
         let share = self.share;
         match self.verdict {
             SenderApplicationVerdict::RateLimited => format!(
                 "The sending program was asked for {} and offered no more; neither network nor buffers held it back.",
-                rate(self.offered)
+                rate_text(self.offered)
             ),
             SenderApplicationVerdict::Storage => {
                 format!("Reading the file holds the transfer back: it took {share} of the sender's time.")
@@ -87,18 +90,18 @@ impl Facts for Writer {
         }
     }
 
-    fn shown(&self) -> Vec<Row> {
+    fn shown_rows(&self) -> Vec<Row> {
         self.shown.clone()
     }
 
-    fn settings(&self, advice: &Advice) -> Vec<Remedy> {
+    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
         match self.verdict {
             SenderApplicationVerdict::RateLimited => higher_rate(advice).into_iter().collect(),
             SenderApplicationVerdict::Idle | SenderApplicationVerdict::Storage => Vec::new(),
         }
     }
 
-    fn manual(&self) -> &'static [ManualRemedy] {
+    fn manual_remedies(&self) -> &'static [ManualRemedy] {
         match self.verdict {
             SenderApplicationVerdict::Storage => FASTER_STORAGE,
             SenderApplicationVerdict::RateLimited => &[ManualRemedy {
@@ -127,11 +130,11 @@ pub(crate) const FASTER_STORAGE: &[ManualRemedy] = &[ManualRemedy {
 }];
 
 /// `None` where the load is another program's, which was asked for its rate by somebody else.
-fn higher_rate(advice: &Advice) -> Option<Remedy> {
+fn higher_rate(advice: &RemedyAdvice) -> Option<Remedy> {
     let rate = advice.evidence.request.rate?;
     let why = format!(
         "The load was asked to offer {rate} on each connection and keeps to it; without that it offers all that the \
          connection takes."
     );
-    Some(advice.remedy("higher-rate", Scope::Application, At::Sender, vec![Change::Rate(None)], why))
+    Some(advice.build_remedy("higher-rate", Scope::Application, At::Sender, vec![Change::Rate(None)], why))
 }

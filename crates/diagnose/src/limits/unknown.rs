@@ -2,26 +2,26 @@
 
 use fullpipe_record::UnknownVerdict;
 
-use crate::figures::Figures;
-use crate::finding::Finding;
-use crate::limits::Facts;
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
+use crate::limits::LimitFacts;
 use crate::text::{self, Row};
 
 /// The figures that are missing, and those that there are.
-pub(crate) struct Missing {
+pub(crate) struct UnknownLimitFacts {
     verdict: UnknownVerdict,
     /// Names of the missing figures.
     names: String,
     shown: Vec<Row>,
 }
 
-impl Missing {
-    pub(crate) fn of(verdict: UnknownVerdict, finding: &Finding, figures: &Figures) -> Self {
-        Self { verdict, names: finding.missing.join(", "), shown: text::course(figures) }
+impl UnknownLimitFacts {
+    pub(crate) fn from_finding(verdict: UnknownVerdict, finding: &LimitFinding, figures: &SenderSampleFigures) -> Self {
+        Self { verdict, names: finding.missing.join(", "), shown: text::trend_rows(figures) }
     }
 }
 
-impl Facts for Missing {
+impl LimitFacts for UnknownLimitFacts {
     fn sentence(&self) -> String {
         match self.verdict {
             UnknownVerdict::EvidenceMissing => {
@@ -30,7 +30,7 @@ impl Facts for Missing {
         }
     }
 
-    fn shown(&self) -> Vec<Row> {
+    fn shown_rows(&self) -> Vec<Row> {
         self.shown.clone()
     }
 

@@ -10,9 +10,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
-use crate::arrivals::Arrivals;
-use crate::figures::Figures;
-use crate::finding::Finding;
+use crate::arrivals::ReceiverSampleFigures;
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
 use crate::thresholds::{
     MAX_CEILING_FACTOR, MIN_CEILING_SHARE, MIN_DATA_SEGMENTS, MIN_LIMIT_SHARE, MIN_SILENCE_FACTOR,
 };
@@ -33,8 +33,8 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Returns those of the sending end, or of a capture.
-    pub(crate) fn from_sender(figures: &Figures) -> Self {
-        let (begin, end) = figures.judged();
+    pub(crate) fn from_sender(figures: &SenderSampleFigures) -> Self {
+        let (begin, end) = figures.judged_period();
         let last = figures.flows.iter().filter_map(|flow| flow.whole.last());
         let of_capture = figures.evidence.capture.as_ref().map(|capture| capture.full_segment_acknowledged);
         let by_bytes = || last.clone().any(|last| last.tcp.bytes_acked.zip(last.tcp.snd_mss).is_some_and(is_above_mss));
@@ -47,7 +47,7 @@ impl Signals {
     }
 
     /// Returns those of the receiving end.
-    pub(crate) fn from_receiver(arrivals: &Arrivals) -> Self {
+    pub(crate) fn from_receiver(arrivals: &ReceiverSampleFigures) -> Self {
         let last = || arrivals.whole.iter().filter_map(|flow| flow.last());
         let judged = arrivals.flows.iter().filter_map(|flow| Some(flow.last()?.at.saturating_sub(flow.first()?.at)));
         Self {
@@ -61,18 +61,18 @@ impl Signals {
 
     /// Returns why `found` cannot be the limit, whose ceiling is `ceiling` where it has one; `None` where nothing
     /// speaks against it.
-    pub(crate) fn contradiction(&self, found: &Finding, ceiling: Option<BitRate>) -> Option<&'static str> {
-        let is_of_a_size = matches!(found.kind(), Limit::ReceiveWindow | Limit::SendBuffer | Limit::ApplicationWindow)
+    pub(crate) fn contradiction(&self, found: &LimitFinding, ceiling: Option<BitRate>) -> Option<&'static str> {
+        let is_of_a_size = matches!(found.limit_kind(), Limit::ReceiveWindow | Limit::SendBuffer | Limit::ApplicationWindow)
             // What a device changes may be seen before it does.
-            && found.verdict.at() != At::Middlebox;
+            && found.verdict.limit_place() != At::Middlebox;
         let ceiling = ceiling.filter(|_| is_of_a_size && self.rate > BitRate::ZERO);
         let is_black_hole = found.verdict == LegalVerdict::from(MtuVerdict::BlackHole);
         match () {
             () if is_black_hole && self.full_segment_passed => Some("packets that do not pass: full ones did"),
-            () if ceiling.is_some_and(|most| most.scaled(1.0 / MIN_CEILING_SHARE) < self.rate) => {
+            () if ceiling.is_some_and(|most| most.scale_by(1.0 / MIN_CEILING_SHARE) < self.rate) => {
                 Some("a window that allows as much as was carried")
             }
-            () if ceiling.is_some_and(|most| most > self.rate.scaled(MAX_CEILING_FACTOR)) => {
+            () if ceiling.is_some_and(|most| most > self.rate.scale_by(MAX_CEILING_FACTOR)) => {
                 Some("what held a transfer that its windows would have let be ten times as fast")
             }
             () if self.is_too_little(found) => Some("more packets: so few show no limit"),
@@ -84,12 +84,12 @@ impl Signals {
     /// the ceilings of its limits.
     pub(crate) fn first_possible(
         &self,
-        found: impl Iterator<Item = Finding>,
-        ceilings: impl Fn(&Finding) -> BTreeMap<Limit, BitRate>,
-    ) -> Result<Finding, Option<&'static str>> {
+        found: impl Iterator<Item = LimitFinding>,
+        ceilings: impl Fn(&LimitFinding) -> BTreeMap<Limit, BitRate>,
+    ) -> Result<LimitFinding, Option<&'static str>> {
         let mut lacking = None;
         for one in found {
-            let ceiling = ceilings(&one).get(&one.kind()).copied();
+            let ceiling = ceilings(&one).get(&one.limit_kind()).copied();
             match self.contradiction(&one, ceiling) {
                 None => return Ok(one),
                 Some(reason) => lacking = lacking.or(Some(reason)),
@@ -99,10 +99,10 @@ impl Signals {
     }
 
     /// Returns true if there are too few packets to show how fast the transfer could have been.
-    fn is_too_little(&self, found: &Finding) -> bool {
+    fn is_too_little(&self, found: &LimitFinding) -> bool {
         // Silence and what makes it show in few packets.
         let shows_in_few = matches!(
-            found.kind(),
+            found.limit_kind(),
             Limit::Mtu | Limit::ReceiverApplication | Limit::ReceiveWindow | Limit::SenderApplication | Limit::Unknown
         );
         !shows_in_few && self.data_segments.is_some_and(|all| all < MIN_DATA_SEGMENTS)
@@ -112,22 +112,23 @@ impl Signals {
 impl TransferTime {
     /// Returns the limit that the largest use of time shows where `found` explains none of it: timers, or a window that
     /// was closed, that took most of the transfer.
-    pub(crate) fn decide(&self, found: Finding) -> Finding {
+    pub(crate) fn decide(&self, found: LimitFinding) -> LimitFinding {
         let takes_most = |used_for| Some(self.share_of(used_for)).filter(|share| share.get() >= MIN_LIMIT_SHARE);
         let of_receiver = matches!(
-            found.kind(),
+            found.limit_kind(),
             Limit::ReceiveWindow | Limit::ReceiverApplication | Limit::ApplicationWindow | Limit::Cpu
         );
         if let Some(closed) = takes_most(TransferTimeUse::WindowClosed).filter(|_| !of_receiver) {
-            return Finding::new(ReceiverApplicationVerdict::SlowReader, closed).one_of_several();
+            return LimitFinding::new(ReceiverApplicationVerdict::SlowReader, closed).one_of_several();
         }
         // A program that has long had nothing to send, and asks at most whether the other end is there.
-        if self.share_of(TransferTimeUse::AfterTransfer).get() >= MIN_SILENCE_FACTOR && found.kind() != Limit::Mtu {
-            return Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several();
+        if self.share_of(TransferTimeUse::AfterTransfer).get() >= MIN_SILENCE_FACTOR && found.limit_kind() != Limit::Mtu
+        {
+            return LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several();
         }
-        let explains_timers = of_receiver || matches!(found.kind(), Limit::Loss | Limit::Capacity | Limit::Mtu);
+        let explains_timers = of_receiver || matches!(found.limit_kind(), Limit::Loss | Limit::Capacity | Limit::Mtu);
         match takes_most(TransferTimeUse::RetransmissionTimeout).filter(|_| !explains_timers) {
-            Some(waited) => Finding::new(LossVerdict::Random, waited).one_of_several(),
+            Some(waited) => LimitFinding::new(LossVerdict::Random, waited).one_of_several(),
             None => found,
         }
     }

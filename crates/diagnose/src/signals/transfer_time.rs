@@ -3,12 +3,12 @@
 use fullpipe_record::{CongestionState, Sample, TransferTimeShare, TransferTimeUse};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
-use crate::arrivals::Arrivals;
-use crate::figures::Figures;
-use crate::flow::Flow;
+use crate::arrivals::ReceiverSampleFigures;
+use crate::figures::SenderSampleFigures;
+use crate::flow::SenderStream;
 use crate::limits::receive_window::clocks_say_window;
 use crate::limits::send_buffer::buffer_is_full;
-use crate::snapshot::{Snapshot, own_window};
+use crate::snapshot::{JudgedSample, own_window};
 use crate::thresholds::{
     INFLATED_RTT_FACTOR, MIN_RETRANSMISSION_TIMEOUT, MIN_WINDOW_FILL, REGROWN_WINDOW_FACTOR, SILENCE_ROUND_TRIPS,
     TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
@@ -23,7 +23,7 @@ pub(crate) struct TransferTime {
 
 impl TransferTime {
     /// Returns the account of the sending end, or of a capture.
-    pub(crate) fn from_sender(figures: &Figures) -> Self {
+    pub(crate) fn from_sender(figures: &SenderSampleFigures) -> Self {
         let mut account = Self { booked: Vec::new(), streams: figures.flows.len() as u64 };
         for flow in &figures.flows {
             let after = figures.evidence.capture.map(|capture| capture.silent_after);
@@ -37,7 +37,7 @@ impl TransferTime {
     }
 
     /// Returns the account of the receiving end.
-    pub(crate) fn from_receiver(arrivals: &Arrivals) -> Self {
+    pub(crate) fn from_receiver(arrivals: &ReceiverSampleFigures) -> Self {
         let mut account = Self { booked: Vec::new(), streams: arrivals.whole.len() as u64 };
         let walk = ReceiverWalk::new(arrivals);
         for flow in &arrivals.whole {
@@ -71,7 +71,7 @@ impl TransferTime {
 
     /// Returns the share of the transfer's time that one use took.
     pub(crate) fn share_of(&self, used_for: TransferTimeUse) -> Ratio {
-        Ratio::of(self.time_of(used_for).as_secs_f64(), self.in_transfer().as_secs_f64())
+        Ratio::from_quotient(self.time_of(used_for).as_secs_f64(), self.in_transfer().as_secs_f64())
     }
 
     /// Returns each use with its time, the longest first; without those that are too short to be printed.
@@ -102,8 +102,8 @@ fn last_progress<T: PartialEq>(samples: &[&Sample], moved: impl Fn(&Sample) -> T
 
 /// The samples of one stream at the sending end, with what its steps are booked by.
 struct SenderWalk<'w, 'a> {
-    figures: &'w Figures<'a>,
-    flow: &'w Flow<'a>,
+    figures: &'w SenderSampleFigures<'a>,
+    flow: &'w SenderStream<'a>,
     /// True of each step in which nothing moved until a timer expired.
     stalls: Vec<bool>,
     /// Index of the first sample after which nothing moved and nothing waited.
@@ -113,9 +113,9 @@ struct SenderWalk<'w, 'a> {
 }
 
 impl<'w, 'a> SenderWalk<'w, 'a> {
-    fn new(figures: &'w Figures<'a>, flow: &'w Flow<'a>) -> Self {
+    fn new(figures: &'w SenderSampleFigures<'a>, flow: &'w SenderStream<'a>) -> Self {
         let samples: Vec<&Sample> = flow.snapshots.iter().map(|one| one.sample).collect();
-        let waits = flow.snapshots.last().is_some_and(Snapshot::busy);
+        let waits = flow.snapshots.last().is_some_and(JudgedSample::is_busy);
         let moved = |one: &Sample| (one.tcp.bytes_acked, one.tcp.bytes_sent, one.tcp.total_retrans);
         let is_known = samples.last().is_some_and(|last| last.tcp.bytes_acked.is_some());
         let is_over = is_known && !waits;
@@ -142,7 +142,7 @@ impl<'w, 'a> SenderWalk<'w, 'a> {
             () if is_silent && before.window.is_some_and(|window| window < mss) => TransferTimeUse::WindowClosed,
             () if index >= self.end => TransferTimeUse::AfterTransfer,
             () if self.stalls[index] => TransferTimeUse::RetransmissionTimeout,
-            () if !before.busy() && !now.busy() => TransferTimeUse::NothingToSend,
+            () if !before.is_busy() && !now.is_busy() => TransferTimeUse::NothingToSend,
             () if now.fills_window(self.clocks_say_window) == Some(true) => TransferTimeUse::WindowFull,
             () if self.is_buffer_full && now.starved_by_buffer() == Some(true) => TransferTimeUse::SendBuffer,
             () if now.writer_behind(self.is_buffer_full) == Some(true) => TransferTimeUse::NothingToSend,
@@ -152,12 +152,12 @@ impl<'w, 'a> SenderWalk<'w, 'a> {
     }
 
     /// Returns the use of a time in which the congestion window or the pace held data back.
-    fn use_of_path(&self, before: &Snapshot, now: &Snapshot) -> TransferTimeUse {
-        let queue = self.figures.idle_rtt.map(|idle| idle.scaled(INFLATED_RTT_FACTOR));
+    fn use_of_path(&self, before: &JudgedSample, now: &JudgedSample) -> TransferTimeUse {
+        let queue = self.figures.idle_rtt.map(|idle| idle.scale_by(INFLATED_RTT_FACTOR));
         let is_queued = now.sample.tcp.rtt.zip(queue).is_some_and(|(rtt, queue)| rtt > queue);
-        let is_full = now.sample.pipe().zip(now.cwnd).is_some_and(|(pipe, cwnd)| pipe * 10 >= cwnd * 9);
+        let is_full = now.sample.pipe_bytes().zip(now.cwnd).is_some_and(|(pipe, cwnd)| pipe * 10 >= cwnd * 9);
         let has_lost = now.sample.tcp.total_retrans > Some(SegCount::ZERO);
-        let grows = now.cwnd.zip(before.cwnd).is_some_and(|(now, then)| now >= then.scaled(REGROWN_WINDOW_FACTOR));
+        let grows = now.cwnd.zip(before.cwnd).is_some_and(|(now, then)| now >= then.scale_by(REGROWN_WINDOW_FACTOR));
         let shows_window = self.figures.evidence.capture.is_none();
         match () {
             () if is_queued => TransferTimeUse::PathQueue,
@@ -175,14 +175,14 @@ impl<'w, 'a> SenderWalk<'w, 'a> {
 /// With `packets_show_silence`, samples are those of a capture, which has none in a silence.
 fn timeout_steps(samples: &[&Sample], rtt: Span, packets_show_silence: bool) -> Vec<bool> {
     let mut steps = vec![false; samples.len()];
-    let least = MIN_RETRANSMISSION_TIMEOUT.max(rtt.scaled(SILENCE_ROUND_TRIPS));
+    let least = MIN_RETRANSMISSION_TIMEOUT.max(rtt.scale_by(SILENCE_ROUND_TRIPS));
     let again = |index: usize| samples[index].tcp.total_retrans;
     let mut begin = 0;
     for now in 1..samples.len() {
         let moves = samples[now].tcp.bytes_acked != samples[begin].tcp.bytes_acked;
         let is_repaired = again(now) > again(begin) && elapsed(samples[begin], samples[now]) >= least;
         let is_timed = packets_show_silence || samples[begin..=now].iter().any(|sample| shows_timeout(sample));
-        let is_on_way = samples[begin].outstanding() > Some(ByteCount::ZERO);
+        let is_on_way = samples[begin].outstanding_bytes() > Some(ByteCount::ZERO);
         if is_repaired && is_timed && is_on_way && samples[begin].tcp.bytes_acked.is_some() {
             steps[begin..now].fill(true);
         }
@@ -206,7 +206,7 @@ struct ReceiverWalk {
 }
 
 impl ReceiverWalk {
-    fn new(arrivals: &Arrivals) -> Self {
+    fn new(arrivals: &ReceiverSampleFigures) -> Self {
         Self { rtt: arrivals.rtt.unwrap_or_default(), is_queued: arrivals.is_inflated() }
     }
 
@@ -214,11 +214,11 @@ impl ReceiverWalk {
     fn time_use(&self, before: &Sample, now: &Sample) -> TransferTimeUse {
         let received = |sample: &Sample| sample.tcp.bytes_received.unwrap_or(sample.bytes);
         let arrived = received(now).saturating_sub(received(before)).as_f64();
-        let round_trips = Ratio::of(elapsed(before, now).as_secs_f64(), self.rtt.as_secs_f64()).get();
+        let round_trips = Ratio::from_quotient(elapsed(before, now).as_secs_f64(), self.rtt.as_secs_f64()).get();
         let window = own_window(&now.tcp).map(|window| window.as_f64() * MIN_WINDOW_FILL);
-        let is_unread = now.memory.is_some_and(|one| one.rmem_alloc >= one.rcvbuf.scaled(UNREAD_BUFFER_SHARE));
+        let is_unread = now.memory.is_some_and(|one| one.rmem_alloc >= one.rcvbuf.scale_by(UNREAD_BUFFER_SHARE));
         let is_late = now.tcp.out_of_order_in > before.tcp.out_of_order_in;
-        let silence = self.rtt.scaled(SILENCE_ROUND_TRIPS) + TICK_TOLERANCE;
+        let silence = self.rtt.scale_by(SILENCE_ROUND_TRIPS) + TICK_TOLERANCE;
         match () {
             () if is_late => TransferTimeUse::LossRecovery,
             () if is_unread => TransferTimeUse::WindowClosed,

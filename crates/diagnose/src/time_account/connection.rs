@@ -27,7 +27,7 @@ pub(super) enum TimeUse {
 
 /// A use of the time between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Booking {
+pub(super) struct TimeBooking {
     pub(super) of: TimeUse,
     pub(super) from: Span,
     pub(super) to: Span,
@@ -37,15 +37,15 @@ pub(super) struct Booking {
 
 /// A direction of data, seen from this end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum DataDirection {
     Out,
     In,
 }
 
-impl Way {
+impl DataDirection {
     const BOTH: [Self; 2] = [Self::Out, Self::In];
 
-    const fn opposite(self) -> Self {
+    const fn opposite_direction(self) -> Self {
         match self {
             Self::Out => Self::In,
             Self::In => Self::Out,
@@ -55,7 +55,7 @@ impl Way {
 
 /// Data of one direction between two samples.
 #[derive(Debug, Clone, Copy, Default)]
-struct Moved {
+struct MovedData {
     bytes: ByteCount,
     segments: u64,
     /// Time at which the last of it was sent or arrived.
@@ -66,21 +66,21 @@ struct Moved {
 
 /// The time between two samples.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct SampleStep {
     from: Span,
     to: Span,
-    /// By [`Way`].
-    moved: [Moved; 2],
+    /// By [`DataDirection`].
+    moved: [MovedData; 2],
     /// True if data waited to be sent when it began and when it ended.
     has_unsent: bool,
 }
 
-impl Step {
+impl SampleStep {
     fn from_samples(from: Span, before: Option<&Sample>, now: &Sample) -> Self {
         let growth =
             |count: fn(&TcpInfo) -> u64| count(&now.tcp).saturating_sub(before.map_or(0, |one| count(&one.tcp)));
         let at = |ago: Option<Span>| now.at.saturating_sub(ago.unwrap_or_default()).clamp(from, now.at.max(from));
-        let moved = |bytes, segments, ago| Moved {
+        let moved = |bytes, segments, ago| MovedData {
             bytes: ByteCount::new(growth(bytes)),
             segments: growth(segments),
             last: at(ago),
@@ -97,15 +97,15 @@ impl Step {
         }
     }
 
-    fn moved_by(&self, way: Way) -> Moved {
+    fn moved_by(&self, way: DataDirection) -> MovedData {
         self.moved[way as usize]
     }
 
     /// Returns the directions that moved data, the one whose last data is older first.
-    fn ways(&self) -> impl Iterator<Item = Way> + use<> {
-        let mut ways = Way::BOTH;
+    fn data_directions(&self) -> impl Iterator<Item = DataDirection> + use<> {
+        let mut ways = DataDirection::BOTH;
         // A request may go out in the tick in which the answer before it came, but no answer in that of its request.
-        if self.moved_by(Way::In).last <= self.moved_by(Way::Out).last {
+        if self.moved_by(DataDirection::In).last <= self.moved_by(DataDirection::Out).last {
             ways.reverse();
         }
         let moved = self.moved;
@@ -113,7 +113,7 @@ impl Step {
     }
 
     /// Returns the exchanges of small messages of a step that is longer than one takes, where there are several.
-    fn exchanges(&self, rtt: Span) -> Option<u64> {
+    fn exchange_count(&self, rtt: Span) -> Option<u64> {
         let number = self.moved.iter().map(|moved| moved.segments).min()?;
         let is_small = self.moved.iter().all(|moved| !moved.is_bulk);
         (is_small && number > 1 && rtt < self.to.saturating_sub(self.from)).then_some(number)
@@ -141,26 +141,26 @@ fn segments_in(tcp: &TcpInfo) -> u64 {
 }
 
 /// Returns the uses of time that a connection shows, which may overlap.
-pub(super) fn bookings(connection: &ConnectionSamples<'_>) -> Vec<Booking> {
+pub(super) fn connection_bookings(connection: &ConnectionSamples<'_>) -> Vec<TimeBooking> {
     let samples = &connection.samples;
     let rtts = samples.iter().filter_map(|sample| sample.tcp.min_rtt.or(sample.tcp.rtt));
     let (Some(first), Some(rtt)) = (samples.first(), rtts.filter(|rtt| *rtt > Span::ZERO).min()) else {
         return Vec::new();
     };
-    let opened = if connection.is_old { first.at } else { opened(first, rtt) };
-    let steps = steps(connection, opened, rtt);
+    let opened = if connection.is_old { first.at } else { opening_time(first, rtt) };
+    let steps = connection_steps(connection, opened, rtt);
     let has_answer = connection.is_old && first.tcp.since_data_received < first.tcp.since_data_sent;
-    let way = if has_answer { Way::In } else { Way::Out };
-    let mut walk = Walk { rtt, at: opened, way, asked: opened, flights: [None; 2], bookings: Vec::new() };
+    let way = if has_answer { DataDirection::In } else { DataDirection::Out };
+    let mut walk = ConnectionWalk { rtt, at: opened, way, asked: opened, flights: [None; 2], bookings: Vec::new() };
     if !connection.is_old {
-        walk.book(TimeUse::Connecting, connection.found.min(opened.saturating_sub(rtt)), opened);
+        walk.book_time(TimeUse::Connecting, connection.found.min(opened.saturating_sub(rtt)), opened);
     }
     for step in &steps {
-        walk.step(step);
+        walk.book_step(step);
     }
     let end = samples.iter().rev().find(|sample| sample.tcp.state == Some(ESTABLISHED));
     // Where nothing was sent, nothing is waited for.
-    if let Some(end) = end.filter(|end| walk.way == Way::Out && segments_out(&end.tcp) > 0) {
+    if let Some(end) = end.filter(|end| walk.way == DataDirection::Out && segments_out(&end.tcp) > 0) {
         walk.await_answer(walk.at, end.at);
     }
     walk.bookings
@@ -168,21 +168,21 @@ pub(super) fn bookings(connection: &ConnectionSamples<'_>) -> Vec<Booking> {
 
 /// Returns the time at which a connection was opened, so that the answers that came before its first sample had a
 /// round trip each.
-fn opened(first: &Sample, rtt: Span) -> Span {
+fn opening_time(first: &Sample, rtt: Span) -> Span {
     let tcp = &first.tcp;
     let answered = segments_out(tcp).min(segments_in(tcp));
     let last = if segments_in(tcp) > 0 { tcp.since_data_received } else { tcp.since_data_sent };
     first.at.saturating_sub(last.unwrap_or_default()).saturating_sub(rtt * answered)
 }
 
-fn steps(connection: &ConnectionSamples<'_>, opened: Span, rtt: Span) -> Vec<Step> {
+fn connection_steps(connection: &ConnectionSamples<'_>, opened: Span, rtt: Span) -> Vec<SampleStep> {
     let samples = &connection.samples;
     let before_first =
-        samples.first().filter(|_| !connection.is_old).map(|first| Step::from_samples(opened, None, first));
-    let between = samples.windows(2).map(|pair| Step::from_samples(pair[0].at, Some(pair[0]), pair[1]));
-    let mut steps: Vec<Step> = before_first.into_iter().chain(between).collect();
+        samples.first().filter(|_| !connection.is_old).map(|first| SampleStep::from_samples(opened, None, first));
+    let between = samples.windows(2).map(|pair| SampleStep::from_samples(pair[0].at, Some(pair[0]), pair[1]));
+    let mut steps: Vec<SampleStep> = before_first.into_iter().chain(between).collect();
     let mss = samples.iter().filter_map(|sample| sample.tcp.snd_mss).max().unwrap_or_default();
-    for way in Way::BOTH {
+    for way in DataDirection::BOTH {
         let fast = (0..steps.len()).map(|index| is_fast(&steps, index, way, mss * INITIAL_WINDOW, rtt));
         let is_bulk: Vec<bool> = fast.zip(is_long(&steps, way, mss * INITIAL_WINDOW)).map(|(a, b)| a || b).collect();
         for (step, is_bulk) in steps.iter_mut().zip(is_bulk) {
@@ -193,11 +193,11 @@ fn steps(connection: &ConnectionSamples<'_>, opened: Span, rtt: Span) -> Vec<Ste
 }
 
 /// Returns true if more than `window` moved in the round trip around the end of a step, before it or after it.
-fn is_fast(steps: &[Step], index: usize, way: Way, window: ByteCount, rtt: Span) -> bool {
+fn is_fast(steps: &[SampleStep], index: usize, way: DataDirection, window: ByteCount, rtt: Span) -> bool {
     let step = &steps[index];
     let [earliest, latest] = [step.to.saturating_sub(rtt), step.from + rtt];
-    let before: Vec<&Step> = steps[..=index].iter().rev().take_while(|one| one.to > earliest).collect();
-    let after: Vec<&Step> = steps[index..].iter().take_while(|one| one.from < latest).collect();
+    let before: Vec<&SampleStep> = steps[..=index].iter().rev().take_while(|one| one.to > earliest).collect();
+    let after: Vec<&SampleStep> = steps[index..].iter().take_while(|one| one.from < latest).collect();
     [before, after].iter().any(|around| {
         let bytes: ByteCount = around.iter().map(|one| one.moved_by(way).bytes).sum();
         let time = around.iter().map(|one| one.to.saturating_sub(one.from)).sum::<Span>().max(rtt);
@@ -206,8 +206,8 @@ fn is_fast(steps: &[Step], index: usize, way: Way, window: ByteCount, rtt: Span)
 }
 
 /// Returns of each step whether it belongs to a message of more than `window`, to which nothing came back meanwhile.
-fn is_long(steps: &[Step], way: Way, window: ByteCount) -> Vec<bool> {
-    let is_one_way = |step: &Step| step.moved_by(way.opposite()).segments == 0;
+fn is_long(steps: &[SampleStep], way: DataDirection, window: ByteCount) -> Vec<bool> {
+    let is_one_way = |step: &SampleStep| step.moved_by(way.opposite_direction()).segments == 0;
     let messages = steps.chunk_by(|before, now| is_one_way(before) == is_one_way(now));
     let judged = messages.flat_map(|message| {
         let bytes: ByteCount = message.iter().map(|step| step.moved_by(way).bytes).sum();
@@ -218,87 +218,89 @@ fn is_long(steps: &[Step], way: Way, window: ByteCount) -> Vec<bool> {
 
 /// Data that moved one way, up to now.
 #[derive(Debug, Clone, Copy)]
-struct Flight {
+struct DataFlight {
     last: Span,
     /// Segments that went the opposite way since then.
     replies: u64,
 }
 
 /// State of the walk along a connection.
-struct Walk {
+struct ConnectionWalk {
     rtt: Span,
     /// Time and way of the last data; at first, that at which the connection was opened.
     at: Span,
-    way: Way,
+    way: DataDirection,
     /// Time of the first data of ours since the last of the other end.
     asked: Span,
     /// The last data of each way that is no small message.
-    flights: [Option<Flight>; 2],
-    bookings: Vec<Booking>,
+    flights: [Option<DataFlight>; 2],
+    bookings: Vec<TimeBooking>,
 }
 
-impl Walk {
-    fn book(&mut self, of: TimeUse, from: Span, to: Span) {
+impl ConnectionWalk {
+    fn book_time(&mut self, of: TimeUse, from: Span, to: Span) {
         if from < to {
-            self.bookings.push(Booking { of, from, to, rtt: self.rtt });
+            self.bookings.push(TimeBooking { of, from, to, rtt: self.rtt });
         }
     }
 
     /// Books the time from a request until an answer came or the watching ended.
     fn await_answer(&mut self, asked: Span, until: Span) {
         let travels = (asked + self.rtt).min(until);
-        self.book(TimeUse::Requests, asked, travels);
-        self.book(TimeUse::OtherProgram, travels, until);
+        self.book_time(TimeUse::Requests, asked, travels);
+        self.book_time(TimeUse::OtherProgram, travels, until);
     }
 
-    fn step(&mut self, step: &Step) {
+    fn book_step(&mut self, step: &SampleStep) {
         if step.has_unsent {
-            self.book(TimeUse::Data, step.from, step.to);
+            self.book_time(TimeUse::Data, step.from, step.to);
         }
-        if let Some(number) = step.exchanges(self.rtt) {
-            let [out, answer] = Way::BOTH.map(|way| step.moved_by(way).last);
+        if let Some(number) = step.exchange_count(self.rtt) {
+            let [out, answer] = DataDirection::BOTH.map(|way| step.moved_by(way).last);
             let travel = (self.at + self.rtt * number).min(answer.max(self.at));
-            self.book(TimeUse::Requests, self.at, travel);
+            self.book_time(TimeUse::Requests, self.at, travel);
             if out >= answer {
-                self.book(TimeUse::OtherProgram, travel, answer);
+                self.book_time(TimeUse::OtherProgram, travel, answer);
             }
         }
-        for way in step.ways() {
+        for way in step.data_directions() {
             let moved = step.moved_by(way);
-            if step.exchanges(self.rtt).is_none() {
-                self.message(step, way, moved);
+            if step.exchange_count(self.rtt).is_none() {
+                self.book_message(step, way, moved);
             }
             if way != self.way {
                 self.asked = moved.last;
             }
             (self.at, self.way) = (moved.last.max(self.at), way);
-            if let Some(flight) = &mut self.flights[way.opposite() as usize] {
+            if let Some(flight) = &mut self.flights[way.opposite_direction() as usize] {
                 flight.replies += moved.segments;
             }
             if moved.is_bulk {
-                self.flights[way as usize] = Some(Flight { last: moved.last, replies: 0 });
+                self.flights[way as usize] = Some(DataFlight { last: moved.last, replies: 0 });
             }
         }
     }
 
-    fn message(&mut self, step: &Step, way: Way, moved: Moved) {
-        let can_answer = |asked: Span| way == Way::In && self.way == Way::Out && moved.last + TICK >= asked + self.rtt;
+    fn book_message(&mut self, step: &SampleStep, way: DataDirection, moved: MovedData) {
+        let can_answer = |asked: Span| {
+            way == DataDirection::In && self.way == DataDirection::Out && moved.last + TICK >= asked + self.rtt
+        };
         let is_answer = can_answer(self.at);
         // The first of it that came since the last sample is not seen.
         let travel = if is_answer { self.rtt } else { Span::ZERO };
         let first = if moved.is_bulk { (self.at + travel).max(step.from).min(moved.last) } else { moved.last };
         // Where replies wait for each other, there is one for each flight.
-        let waits = |flight: &Flight| flight.replies == 1 && (way == Way::Out || is_answer);
-        let gap = self.rtt.scaled(FLIGHT_GAP_FACTOR).max(TICK);
-        let is_near = |flight: &Flight| first.saturating_sub(flight.last) <= gap;
+        let waits = |flight: &DataFlight| flight.replies == 1 && (way == DataDirection::Out || is_answer);
+        let gap = self.rtt.scale_by(FLIGHT_GAP_FACTOR).max(TICK);
+        let is_near = |flight: &DataFlight| first.saturating_sub(flight.last) <= gap;
         let goes_on = self.flights[way as usize].filter(|flight| is_near(flight) && !waits(flight));
         match (way, goes_on) {
-            (_, Some(flight)) => self.book(TimeUse::Data, flight.last, moved.last),
-            (Way::In, None) if is_answer => self.await_answer(self.at, first),
-            (Way::In, None) if can_answer(self.asked) => self.await_answer(self.asked, first),
-            (Way::In, None) => self.book(TimeUse::OtherProgram, self.at, first),
-            (Way::Out, None) => {}
+            (_, Some(flight)) => self.book_time(TimeUse::Data, flight.last, moved.last),
+            (DataDirection::In, None) if is_answer => self.await_answer(self.at, first),
+            (DataDirection::In, None) if can_answer(self.asked) => self.await_answer(self.asked, first),
+            (DataDirection::In, None) => self.book_time(TimeUse::OtherProgram, self.at, first),
+            (DataDirection::Out, None) => {}
         }
-        self.book(TimeUse::Data, first, moved.last);
+        self.book_time(TimeUse::Data, first, moved.last);
     }
 }

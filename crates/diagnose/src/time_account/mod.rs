@@ -6,7 +6,7 @@ mod connection;
 use fullpipe_record::{ConnectionSamples, TimeAccount};
 use fullpipe_units::Span;
 
-use connection::{Booking, TimeUse, bookings};
+use connection::{TimeBooking, TimeUse, connection_bookings};
 
 /// Returns the account of the time `whole` of a command that had these connections. `processor` has the processor time
 /// that its processes had used so far at several times, in their order.
@@ -15,29 +15,31 @@ use connection::{Booking, TimeUse, bookings};
 /// `tcpi_last_data_sent`, `tcpi_last_data_recv`) between two samples; see [`TimeAccount`].
 pub fn time_account(whole: Span, connections: &[ConnectionSamples<'_>], processor: &[(Span, Span)]) -> TimeAccount {
     // A connection may outlive the command, and be seen a moment longer.
-    let within = connections.iter().flat_map(bookings).filter(|booking| booking.from < booking.to.min(whole));
-    let mut edges: Vec<Edge> = within.flat_map(|booking| Edge::both_of_booking(&booking)).collect();
+    let within =
+        connections.iter().flat_map(connection_bookings).filter(|booking| booking.from < booking.to.min(whole));
+    let mut edges: Vec<TimelineEdge> = within.flat_map(|booking| TimelineEdge::both_of_booking(&booking)).collect();
     let used = processor.windows(2).map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1)));
     let used = used.filter(|(at, _)| *at <= whole);
-    edges.extend(used.map(|(at, used)| Edge { at, change: Change::Processor(used) }));
-    edges.push(Edge { at: whole, change: Change::Processor(Span::ZERO) });
+    edges.extend(used.map(|(at, used)| TimelineEdge { at, change: UseChange::Processor(used) }));
+    edges.push(TimelineEdge { at: whole, change: UseChange::Processor(Span::ZERO) });
     edges.sort_by_key(|edge| edge.at);
-    let mut sweep = Sweep { account: TimeAccount { whole, ..TimeAccount::default() }, ..Sweep::default() };
+    let mut sweep =
+        TimelineSweep { account: TimeAccount { whole, ..TimeAccount::default() }, ..TimelineSweep::default() };
     for edge in edges {
-        sweep.advance(edge.at.min(whole));
-        sweep.take(edge.change);
+        sweep.advance_to(edge.at.min(whole));
+        sweep.apply_change(edge.change);
     }
-    sweep.finish()
+    sweep.finish_account()
 }
 
 /// A moment at which the use of time may change.
-struct Edge {
+struct TimelineEdge {
     at: Span,
-    change: Change,
+    change: UseChange,
 }
 
 #[derive(Clone, Copy)]
-enum Change {
+enum UseChange {
     /// A use begins, on a connection with this round-trip time.
     Begin(TimeUse, Span),
     End(TimeUse),
@@ -45,16 +47,16 @@ enum Change {
     Processor(Span),
 }
 
-impl Edge {
-    fn both_of_booking(booking: &Booking) -> [Self; 2] {
-        let begin = Change::Begin(booking.of, booking.rtt);
-        [Self { at: booking.from, change: begin }, Self { at: booking.to, change: Change::End(booking.of) }]
+impl TimelineEdge {
+    fn both_of_booking(booking: &TimeBooking) -> [Self; 2] {
+        let begin = UseChange::Begin(booking.of, booking.rtt);
+        [Self { at: booking.from, change: begin }, Self { at: booking.to, change: UseChange::End(booking.of) }]
     }
 }
 
 /// State of the walk along the time.
 #[derive(Default)]
-struct Sweep {
+struct TimelineSweep {
     account: TimeAccount,
     at: Span,
     /// Bookings of each use that hold now.
@@ -68,8 +70,8 @@ struct Sweep {
     waited: Span,
 }
 
-impl Sweep {
-    fn advance(&mut self, to: Span) {
+impl TimelineSweep {
+    fn advance_to(&mut self, to: Span) {
         let passed = to.saturating_sub(self.at);
         self.at = self.at.max(to);
         let [data, requests, connecting, other] = self.held.map(|held| held > 0);
@@ -86,19 +88,19 @@ impl Sweep {
         *account += passed;
     }
 
-    fn take(&mut self, change: Change) {
+    fn apply_change(&mut self, change: UseChange) {
         match change {
-            Change::Begin(of, rtt) => {
+            UseChange::Begin(of, rtt) => {
                 self.held[of as usize] += 1;
                 self.rtt = if of == TimeUse::Requests { rtt } else { self.rtt };
             }
-            Change::End(of) => self.held[of as usize] -= 1,
-            Change::Processor(used) => self.settle(used),
+            UseChange::End(of) => self.held[of as usize] -= 1,
+            UseChange::Processor(used) => self.book_unexplained_time(used),
         }
     }
 
     /// Books the time of which connections do not show the use. A program that computes does not wait for another.
-    fn settle(&mut self, used: Span) {
+    fn book_unexplained_time(&mut self, used: Span) {
         let (free, waited) = (std::mem::take(&mut self.free), std::mem::take(&mut self.waited));
         let work = free.min(used);
         let work_while_waiting = waited.min(used.saturating_sub(work));
@@ -107,8 +109,8 @@ impl Sweep {
         self.account.other_program += waited.saturating_sub(work_while_waiting);
     }
 
-    fn finish(mut self) -> TimeAccount {
-        self.settle(Span::ZERO);
+    fn finish_account(mut self) -> TimeAccount {
+        self.book_unexplained_time(Span::ZERO);
         TimeAccount { round_trips: self.round_trips.round() as u64, ..self.account }
     }
 }

@@ -2,7 +2,7 @@
 
 use fullpipe_record::{
     Buffer, CongestionState, Evidence, Framing, HostSettings, Machine, Request, Sample, SocketMemory, SocketReadback,
-    TcpInfo, steady,
+    TcpInfo, find_steady,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
@@ -151,7 +151,7 @@ pub(crate) fn evidence(congestion: &str, idle_ms: u64, samples: Vec<Sample>) -> 
         receiver_machine: Machine::default(),
         program: None,
         is_watched: false,
-        steady: steady(&samples, idle_rtt, ended_at),
+        steady: find_steady(&samples, idle_rtt, ended_at),
         sender_samples: samples,
         receiver_samples: vec![],
         idle_rtt,

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{At, Buffer, Change, DeviceReport, Evidence, Forecast, Machine, Remedy, Scope};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -12,7 +12,7 @@ use crate::builder::{
 };
 
 fn advice(evidence: &Evidence) -> Vec<Remedy> {
-    remedies(evidence, &diagnose(evidence))
+    find_remedies(evidence, &diagnose(evidence))
 }
 
 fn ids(remedies: &[Remedy]) -> Vec<&str> {
@@ -87,7 +87,7 @@ fn without_a_bandwidth_the_prediction_is_an_interval_from_the_present() {
     let got = advice(&evidence);
     assert_eq!(got[0].changes, [Change::TcpWmemMax(ByteCount::from_mib(16))]);
     let forecast = predicted(&got[0]);
-    assert_eq!(forecast.low, evidence.steady.unwrap().rate.scaled(0.95), "a little below the present rate");
+    assert_eq!(forecast.low, evidence.steady.unwrap().rate.scale_by(0.95), "a little below the present rate");
     assert!(forecast.high > BitRate::from_mbps(1000), "{forecast:?}");
     assert!(got[0].why.contains("not known"), "{}", got[0].why);
     assert_eq!(got[1].changes, [Change::Streams(4)]);
@@ -99,7 +99,7 @@ fn a_path_of_unknown_bandwidth_is_promised_no_more_than_four_times_the_present_r
         let present = diagnose(&evidence).ceilings[&diagnose(&evidence).kind];
         for remedy in advice(&evidence).iter().filter(|remedy| remedy.predicted.is_some()) {
             let forecast = predicted(remedy);
-            assert!(forecast.high <= present.scaled(4.3), "{}: {forecast:?} of {present}", remedy.id);
+            assert!(forecast.high <= present.scale_by(4.3), "{}: {forecast:?} of {present}", remedy.id);
             assert!(forecast.low <= forecast.bits_per_second && forecast.bits_per_second <= forecast.high);
         }
     }
@@ -122,7 +122,7 @@ fn unknown_hosts_still_get_sizes_and_no_certainty() {
     let got = advice(&evidence);
     assert_eq!(got[0].changes, [Change::TcpWmemMax(ByteCount::from_mib(24))], "{got:#?}");
     let forecast = predicted(&got[0]);
-    assert_eq!(forecast.low, evidence.steady.unwrap().rate.scaled(0.95), "a little below the present rate");
+    assert_eq!(forecast.low, evidence.steady.unwrap().rate.scale_by(0.95), "a little below the present rate");
     assert_eq!(forecast.bits_per_second.to_string(), "941.5 Mbit/s");
 
     // Nothing is known that would bound it: sizes, but no rate.
@@ -261,13 +261,13 @@ fn the_best_comes_first_and_the_narrower_of_two_alike() {
         // They need machines, whatever they carry.
         got.pop_if(|last| last.id == "relays");
         let rate = |remedy: &Remedy| remedy.predicted.map(|forecast| forecast.bits_per_second);
-        let fast = got.iter().filter_map(rate).max().unwrap().scaled(0.95);
+        let fast = got.iter().filter_map(rate).max().unwrap().scale_by(0.95);
         let (fastest, others) = got.split_at(got.iter().take_while(|remedy| rate(remedy) >= Some(fast)).count());
         assert!(got.len() >= 2 && !fastest.is_empty() && others.iter().all(|remedy| rate(remedy) < Some(fast)));
         assert!(others.iter().map(|one| (Reverse(rate(one)), one.scope)).is_sorted(), "{got:#?}");
         let short = |one: &&Remedy| {
             let factor = if one.id.ends_with("-bbr") { 2.0 } else { 1.25 };
-            let most = |low: Span| low.scaled(factor) + Span::from_millis(8);
+            let most = |low: Span| low.scale_by(factor) + Span::from_millis(8);
             one.rtt.is_some_and(|rtt| rtt.high.is_some_and(|high| high <= most(rtt.low)))
         };
         assert!(fastest.iter().skip_while(short).all(|one| !short(&one)), "a queue before none: {got:#?}");

@@ -1,7 +1,7 @@
 //! Gates that every verdict passes, whatever view it rests on: what disproves it, and what is too little.
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{Evidence, Limit, Sample, TransferTimeUse, steady};
+use fullpipe_record::{Evidence, Limit, Sample, TransferTimeUse, find_steady};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::builder::{MIB, Moment, evidence, moment, samples};
@@ -37,7 +37,7 @@ fn first_of(evidence: Evidence, segments: u64) -> Evidence {
     let is_first = |sample: &&Sample| sample.tcp.data_segs_out <= Some(SegCount::new(segments));
     let sender_samples: Vec<Sample> = evidence.sender_samples.iter().filter(is_first).cloned().collect();
     let end = sender_samples.last().map_or(Span::ZERO, |last| last.at);
-    Evidence { steady: steady(&sender_samples, evidence.idle_rtt, end), sender_samples, ..evidence }
+    Evidence { steady: find_steady(&sender_samples, evidence.idle_rtt, end), sender_samples, ..evidence }
 }
 
 #[test]

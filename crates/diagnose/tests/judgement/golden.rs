@@ -24,7 +24,7 @@ fn recorded_measurements_keep_their_verdict() {
 
 #[test]
 fn bounded_measurements_keep_their_verdict() {
-    hold(|measurement| *measurement = measurement.clone().bounded());
+    hold(|measurement| *measurement = measurement.clone().to_bounded());
 }
 
 /// Far harder than a bounded record, which loses nothing of tests as short as these.
@@ -35,7 +35,7 @@ fn measurements_with_half_of_their_snapshots_keep_their_verdict() {
     hold(|measurement| {
         let ramp = measurement.summary.steady.map(|steady| steady.ramp);
         for end in [&mut measurement.local, &mut measurement.remote] {
-            end.thin(ramp, (end.samples.len() / 2).max(MIN));
+            end.thin_samples(ramp, (end.samples.len() / 2).max(MIN));
         }
     });
 }
@@ -52,7 +52,7 @@ fn hold(change: impl Fn(&mut Measurement)) {
         let mut golden: Golden =
             serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         change(&mut golden.measurement);
-        let verdict = diagnose(&Evidence::of(&golden.measurement, golden.bandwidth, golden.framing));
+        let verdict = diagnose(&Evidence::from_measurement(&golden.measurement, golden.bandwidth, golden.framing));
         if (verdict.kind, verdict.cause) != (golden.kind, golden.cause) {
             missed.push(format!("{}: {:?}, {}", path.display(), verdict.cause, verdict.sentence));
         }

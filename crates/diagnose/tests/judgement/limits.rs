@@ -390,7 +390,7 @@ fn grows_on_a_longer_path(longer: f64, emptied: bool) -> Evidence {
     let mut evidence = stated(sawtooth("cubic", 10.0, &[], 6.0, 1.0, 20.0), 1000);
     for sample in &mut evidence.sender_samples {
         let is_short = emptied && (sample.at.as_secs_f64() * 0.4).fract() < 0.1;
-        sample.tcp.rtt = sample.tcp.rtt.map(|rtt| if is_short { rtt } else { rtt.scaled(longer) });
+        sample.tcp.rtt = sample.tcp.rtt.map(|rtt| if is_short { rtt } else { rtt.scale_by(longer) });
     }
     evidence
 }

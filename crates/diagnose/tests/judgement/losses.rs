@@ -69,7 +69,7 @@ fn bbr_that_keeps_to_one_pace_without_a_queue_has_found_a_policer() {
         (steady.ramp, steady.duration) = (Span::from_secs(8), Span::from_secs(12));
         for (index, sample) in evidence.sender_samples.iter_mut().enumerate() {
             let gain = if probes && index % 8 == 0 { 1.25 } else { 1.0 };
-            sample.tcp.pacing_rate = Some(BitRate::from_mbps(48).scaled(gain));
+            sample.tcp.pacing_rate = Some(BitRate::from_mbps(48).scale_by(gain));
         }
         evidence
     };

@@ -1,6 +1,6 @@
-use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
-    Buffer, CongestionState, Evidence, Limit, Request, Sample, SocketMemory, Steady, TcpInfo, steady,
+    Buffer, CongestionState, Evidence, Limit, Request, Sample, SocketMemory, Steady, TcpInfo, find_steady,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use proptest::collection::vec;
@@ -86,7 +86,7 @@ prop_compose! {
             sender: known.0.then(builder::host),
             receiver: known.1.then(builder::host),
             sender_sockets: vec![],
-            steady: if split { steady(&sender_samples, idle_rtt, ended_at) } else { made_up },
+            steady: if split { find_steady(&sender_samples, idle_rtt, ended_at) } else { made_up },
             sender_samples, receiver_samples, idle_rtt, loaded_rtt, bandwidth,
             ..builder::evidence(congestion, 100, vec![])
         }
@@ -131,11 +131,11 @@ fn mutilated(scene: usize, forgotten: u16, from: usize, to: usize, bandwidth: Op
 
 fn assert_of_the_table(evidence: &Evidence) -> Result<(), TestCaseError> {
     let verdict = diagnose(evidence);
-    prop_assert!(verdict.legal().is_some(), "{verdict:#?}");
+    prop_assert!(verdict.legal_verdict().is_some(), "{verdict:#?}");
     prop_assert!((0.0..=1.0).contains(&verdict.share.get()), "{verdict:#?}");
     prop_assert!(verdict.sentence.ends_with('.'), "{verdict:#?}");
     prop_assert_eq!(verdict.kind == Limit::Unknown, verdict.evidence.contains_key("missing"));
-    for remedy in remedies(evidence, &verdict) {
+    for remedy in find_remedies(evidence, &verdict) {
         let in_order =
             remedy.predicted.is_none_or(|rate| rate.low <= rate.bits_per_second && rate.bits_per_second <= rate.high);
         prop_assert!(in_order, "{remedy:#?}");

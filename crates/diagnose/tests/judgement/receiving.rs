@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
     At, Basis, Buffer, Cause, Evidence, Limit, Request, RttStats, Sample, SocketMemory, SynQuote, TcpInfo, Verdict,
-    steady, steady_of_receiver,
+    find_steady, steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -73,7 +73,7 @@ fn evidence(seen: Seen) -> Evidence {
     Evidence {
         sender: None,
         sender_sockets: Vec::new(),
-        steady: steady(&samples, idle_rtt, Span::from_secs(10)),
+        steady: find_steady(&samples, idle_rtt, Span::from_secs(10)),
         receiver_samples: samples,
         idle_rtt,
         ..builder::evidence("cubic", seen.idle_ms, Vec::new())
@@ -241,7 +241,7 @@ fn a_channel_of_ssh_is_known_from_either_end_and_a_slow_disk_is_none() {
         let verdict = diagnose(&evidence);
         assert_eq!((verdict.kind, verdict.cause), (Limit::ApplicationWindow, Cause::SshChannel), "{mbps} {program}");
         assert!(verdict.sentence.contains("2 MiB"), "{}", verdict.sentence);
-        let remedies = remedies(&evidence, &verdict);
+        let remedies = find_remedies(&evidence, &verdict);
         let other = remedies.iter().find(|remedy| remedy.id == "program-without-a-window").unwrap();
         let gain = other.predicted.unwrap().bits_per_second;
         assert!(gain > BitRate::from_mbps(mbps as u64), "{mbps} {program}: another carries {gain}");
@@ -257,10 +257,10 @@ fn a_channel_of_ssh_is_known_from_either_end_and_a_slow_disk_is_none() {
     faster.request.streams = 1;
     let scale = 3.5;
     for sample in &mut faster.sender_samples {
-        sample.tcp.bytes_acked = sample.tcp.bytes_acked.map(|bytes| bytes.scaled(scale));
+        sample.tcp.bytes_acked = sample.tcp.bytes_acked.map(|bytes| bytes.scale_by(scale));
         sample.tcp.bytes_sent = sample.tcp.bytes_acked.map(|bytes| bytes + ByteCount::new(1_750_000));
     }
-    faster.steady = steady(&faster.sender_samples, faster.idle_rtt, Span::from_secs(10));
+    faster.steady = find_steady(&faster.sender_samples, faster.idle_rtt, Span::from_secs(10));
     let verdict = diagnose(&faster);
     assert_eq!(verdict.kind, Limit::ApplicationWindow, "{verdict:#?}");
     assert!(verdict.ceilings.contains_key(&Limit::ApplicationWindow));
@@ -377,7 +377,7 @@ fn pausing(seen: &Pausing) -> Evidence {
         sample.tcp.rcv_mss = Some(ByteCount::new(seen.mss));
         sample.tcp.rcv_wnd = Some(ByteCount::new(seen.window));
     }
-    let steady = steady(&evidence.receiver_samples, Some(seen.idle), Span::from_secs(9));
+    let steady = find_steady(&evidence.receiver_samples, Some(seen.idle), Span::from_secs(9));
     Evidence { idle_rtt: Some(seen.idle), steady, program: Some("curl".to_owned()), ..evidence }
 }
 

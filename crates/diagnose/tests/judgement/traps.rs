@@ -30,7 +30,7 @@ fn t2_a_small_send_buffer_resembles_an_idle_program() {
         let evidence = asked(send_buffer(congestion, 32_768.0, Writes::Sleeping), 16_384);
         let last = evidence.sender_samples.last().unwrap();
         assert_eq!(last.tcp.app_limited, Some(true));
-        assert!(last.tcp.sndbuf_limited.unwrap() < last.at.scaled(0.02));
+        assert!(last.tcp.sndbuf_limited.unwrap() < last.at.scale_by(0.02));
         let verdict = diagnose(&evidence);
         assert_eq!((verdict.kind, verdict.cause), (Limit::SendBuffer, Cause::SoSndbuf), "{verdict:#?}");
     }

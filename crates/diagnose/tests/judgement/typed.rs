@@ -1,6 +1,6 @@
 //! Remedies that a program can carry out, of limits that were once for people alone.
 
-use fullpipe_diagnose::{diagnose, remedies};
+use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{At, Cause, Change, Evidence, Limit, QdiscReport, Remedy, RunnerUp, Scope};
 use fullpipe_units::{BitRate, ByteCount, SegCount};
 
@@ -12,7 +12,7 @@ use crate::limits::{REGULAR, lossy};
 use crate::traced::{at_sender, black_hole, device, paced};
 
 fn advice(evidence: &Evidence) -> Vec<Remedy> {
-    remedies(evidence, &diagnose(evidence))
+    find_remedies(evidence, &diagnose(evidence))
 }
 
 /// Returns a remedy without its text: name, reach, changes, and the predicted rate in Mbit/s.
@@ -156,7 +156,7 @@ fn a_black_hole_is_probed_from_nothing_upwards() {
 /// 100 Mbit/s, of which a policer lets 40 pass, which is 37.7 of payload.
 fn policed() -> Evidence {
     let golden: Golden = serde_json::from_str(include_str!("../evidence/planted-loss-policer-cubic.json")).unwrap();
-    Evidence::of(&golden.measurement, golden.bandwidth, golden.framing)
+    Evidence::from_measurement(&golden.measurement, golden.bandwidth, golden.framing)
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn below_a_policer_is_paced_at_what_is_known_to_pass() {
     let [Change::MaxPacingRate(Some(rate))] = pace.changes[..] else { panic!("{got:#?}") };
     let forecast = pace.predicted.unwrap();
     assert!(rate < BitRate::from_mbps(37) && rate > evidence.steady.unwrap().rate, "{rate}");
-    assert_eq!((forecast.bits_per_second, forecast.low), (rate, evidence.steady.unwrap().rate.scaled(0.95)));
+    assert_eq!((forecast.bits_per_second, forecast.low), (rate, evidence.steady.unwrap().rate.scale_by(0.95)));
     for other in &got {
         let promised = other.predicted.map_or(BitRate::ZERO, |forecast| forecast.bits_per_second);
         assert!(promised <= BitRate::from_mbps(40), "no remedy gets past the policer: {other:#?}");
@@ -181,7 +181,7 @@ fn below_a_short_queue_is_paced_at_a_share_of_what_the_path_carries() {
     let pace = got.iter().find(|remedy| remedy.id == "pace-below-the-bottleneck").unwrap_or_else(|| panic!("{got:#?}"));
     let forecast = pace.predicted.unwrap();
     assert!((88.0..90.0).contains(&forecast.bits_per_second.as_mbps()), "{forecast:?}");
-    assert_eq!(forecast.low, evidence.steady.unwrap().rate.scaled(0.95));
+    assert_eq!(forecast.low, evidence.steady.unwrap().rate.scale_by(0.95));
     assert!(got.iter().any(|remedy| remedy.id == "longer-queue-on-the-path"), "for those who rule there");
 }
 

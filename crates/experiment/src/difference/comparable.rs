@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fullpipe_record::{EndReport, Measurement, RouteReport, RttStats};
-use fullpipe_units::{Span, counted};
+use fullpipe_units::{Span, count_noun};
 
 /// Idle round-trip times of one path differ by less than this factor, and by more than [`CLOCKS`] on two.
 const OTHER_PATH: f64 = 1.5;
@@ -12,10 +12,10 @@ const CLOCKS: Span = Span::from_millis(2);
 /// Returns the reasons for which the runs `a` and `b` are not comparable, a sentence each: another peer, kernel, MTU,
 /// route, version of the program, direction or transport, or an idle round-trip time of another path. What a record
 /// does not hold is no reason.
-pub fn incomparable(a: &[Measurement], b: &[Measurement]) -> Vec<String> {
+pub fn comparability_faults(a: &[Measurement], b: &[Measurement]) -> Vec<String> {
     let attributes = [a, b].map(|runs| {
         let mut values: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        for (name, value) in runs.iter().flat_map(attributes) {
+        for (name, value) in runs.iter().flat_map(run_attributes) {
             values.entry(name).or_default().insert(value);
         }
         values
@@ -23,27 +23,27 @@ pub fn incomparable(a: &[Measurement], b: &[Measurement]) -> Vec<String> {
     let [of_a, of_b] = &attributes;
     let differs = |(name, a): (&&str, &BTreeSet<String>)| {
         let b = of_b.get(name).filter(|b| *b != a)?;
-        Some(format!("{name}: {} in A, {} in B", list(a), list(b)))
+        Some(format!("{name}: {} in A, {} in B", join_values(a), join_values(b)))
     };
     of_a.iter().filter_map(differs).chain(other_rtt(a, b)).chain(in_both(a, b)).collect()
 }
 
-fn list(values: &BTreeSet<String>) -> String {
+fn join_values(values: &BTreeSet<String>) -> String {
     values.iter().map(String::as_str).collect::<Vec<_>>().join(" and ")
 }
 
 /// Returns the attributes that must be the same in all runs, each with its value, as far as they
 /// are known.
-fn attributes(run: &Measurement) -> Vec<(&'static str, String)> {
+fn run_attributes(run: &Measurement) -> Vec<(&'static str, String)> {
     let host = |end: &EndReport| end.host.clone().unwrap_or_default();
     let (here, there) = (host(&run.local), host(&run.remote));
     let mtu = |end: &EndReport| end.device.as_ref().map(|device| device.mtu.get().to_string());
     let known = |text: String| Some(text).filter(|text| !text.is_empty());
-    let path_mtu = run.sender().samples.last().and_then(|sample| sample.tcp.path_mtu);
+    let path_mtu = run.sending_end().samples.last().and_then(|sample| sample.tcp.path_mtu);
     let attributes = [
         ("this host", known(here.name)),
         ("the other host", known(there.name)),
-        ("the other end's address", known(address(&run.peer.address))),
+        ("the other end's address", known(host_address(&run.peer.address))),
         ("kernel of this host", known(here.kernel)),
         ("kernel of the other host", known(there.kernel)),
         ("version of fullpipe here", here.program),
@@ -51,7 +51,7 @@ fn attributes(run: &Measurement) -> Vec<(&'static str, String)> {
         ("MTU of this host's device", mtu(&run.local)),
         ("MTU of the other host's device", mtu(&run.remote)),
         ("path MTU", path_mtu.map(|mtu| mtu.get().to_string())),
-        ("route", run.route.as_ref().map(route)),
+        ("route", run.route.as_ref().map(route_text)),
         ("direction", Some(format!("{:?}", run.request.direction).to_lowercase())),
         ("transport", Some(format!("{:?}", run.request.transport).to_uppercase())),
     ];
@@ -59,11 +59,11 @@ fn attributes(run: &Measurement) -> Vec<(&'static str, String)> {
 }
 
 /// Without the port, which may differ.
-fn address(with_port: &str) -> String {
+fn host_address(with_port: &str) -> String {
     with_port.rsplit_once(':').map_or(with_port, |(address, _)| address).to_owned()
 }
 
-fn route(report: &RouteReport) -> String {
+fn route_text(report: &RouteReport) -> String {
     let hop = |hop: &fullpipe_record::Hop| hop.addresses.first().map_or("?", String::as_str).to_owned();
     report.hops.iter().map(hop).collect::<Vec<_>>().join(" → ")
 }
@@ -73,14 +73,14 @@ fn other_rtt(a: &[Measurement], b: &[Measurement]) -> Option<String> {
     let least = |runs: &[Measurement]| runs.iter().filter_map(|run| run.rtt.idle).map(|RttStats { min, .. }| min).min();
     let (of_a, of_b) = (least(a)?, least(b)?);
     let (short, long) = (of_a.min(of_b), of_a.max(of_b));
-    let is_other = long > short.scaled(OTHER_PATH) && long.saturating_sub(short) > CLOCKS;
+    let is_other = long > short.scale_by(OTHER_PATH) && long.saturating_sub(short) > CLOCKS;
     is_other.then(|| format!("idle round-trip time: {of_a} in A, {of_b} in B, as of two paths"))
 }
 
 fn in_both(a: &[Measurement], b: &[Measurement]) -> Option<String> {
     let is_in_b = |run: &&Measurement| !run.id.is_empty() && b.iter().any(|other| other.id == run.id);
     let count = a.iter().filter(is_in_b).count();
-    (count > 0).then(|| format!("{} both in A and in B", counted(count, "measurement")))
+    (count > 0).then(|| format!("{} both in A and in B", count_noun(count, "measurement")))
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn runs_over_one_path_are_comparable() {
-        assert_eq!(incomparable(&[run(10, "1"), run(9, "2")], &[run(10, "3")]), [""; 0]);
+        assert_eq!(comparability_faults(&[run(10, "1"), run(9, "2")], &[run(10, "3")]), [""; 0]);
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
         b.local.host = Some(HostIdentity { kernel: "5.10.0".to_owned(), ..run(1, "").local.host.unwrap() });
         b.request.direction = Direction::Download;
         b.peer.address = "198.51.100.7:5201".to_owned();
-        let reasons = incomparable(&[run(10, "1")], &[b]).join("\n");
+        let reasons = comparability_faults(&[run(10, "1")], &[b]).join("\n");
         for part in ["kernel of this host: ", "5.10.0 in B", "upload in A, download in B", "198.51.100.7 in B"] {
             assert!(reasons.contains(part), "{part} is not in {reasons}");
         }
@@ -109,17 +109,19 @@ mod tests {
     #[test]
     fn another_round_trip_time_is_another_path() {
         let mut b = run(10, "2");
-        b.rtt.idle = RttStats::of(vec![Span::from_millis(48)]);
+        b.rtt.idle = RttStats::from_samples(vec![Span::from_millis(48)]);
         let mut a = run(10, "1");
-        a.rtt.idle = RttStats::of(vec![Span::from_millis(20)]);
-        assert!(incomparable(&[a.clone()], &[b])[0].starts_with("idle round-trip time: 20 ms in A, 48 ms in B"));
+        a.rtt.idle = RttStats::from_samples(vec![Span::from_millis(20)]);
+        assert!(
+            comparability_faults(&[a.clone()], &[b])[0].starts_with("idle round-trip time: 20 ms in A, 48 ms in B")
+        );
         let mut close = run(10, "2");
-        close.rtt.idle = RttStats::of(vec![Span::from_millis(21)]);
-        assert_eq!(incomparable(&[a], &[close]), [""; 0]);
+        close.rtt.idle = RttStats::from_samples(vec![Span::from_millis(21)]);
+        assert_eq!(comparability_faults(&[a], &[close]), [""; 0]);
     }
 
     #[test]
     fn a_measurement_is_not_compared_with_itself() {
-        assert_eq!(incomparable(&[run(10, "1")], &[run(10, "1")]), ["1 measurement both in A and in B"]);
+        assert_eq!(comparability_faults(&[run(10, "1")], &[run(10, "1")]), ["1 measurement both in A and in B"]);
     }
 }

@@ -8,6 +8,6 @@ mod sentence;
 #[cfg(test)]
 mod testing;
 
-pub use comparable::incomparable;
+pub use comparable::comparability_faults;
 pub use pairs::{PairedSide, forecast_pairs, run_pairs};
 pub use report::{NamedRuns, compare_samples};

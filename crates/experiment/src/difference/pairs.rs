@@ -3,11 +3,11 @@ use fullpipe_record::{
     ComparedRuns, ComparedSide, ComparisonDesign, DifferenceReport, Evidence, Framing, Measurement, PairForecast,
     Request, Transport,
 };
-use fullpipe_stats::{Order, detectable, pair_orders, pairs_needed};
+use fullpipe_stats::{PairOrder, detectable_difference, pair_orders, pairs_needed};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use super::figures::{Figures, broken};
-use super::report::report;
+use super::figures::{RunFigures, invalidity_reason};
+use super::report::difference_report;
 
 /// One of two settings that are measured in pairs.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub fn forecast_pairs(pairs: u32, first: [&Measurement; 2]) -> PairForecast {
         run.run.map_or(run.summary.sent.get(), both).max(run.summary.sent.get())
     };
     let noise = Ratio::new(USUAL_NOISE);
-    let shown = detectable(noise, pairs as usize);
+    let shown = detectable_difference(noise, pairs as usize);
     PairForecast {
         pairs,
         time: first.into_iter().map(wall).sum::<Span>() * times,
@@ -55,7 +55,7 @@ pub fn run_pairs<E>(
     measure: &mut dyn FnMut(&Request) -> Result<Measurement, E>,
     done: &mut dyn FnMut(u32, ComparedSide, &Measurement),
 ) -> (Option<DifferenceReport>, Option<E>) {
-    let mut session = Session { runs: Vec::new(), left_out: Vec::new(), complete: 0 };
+    let mut session = PairedSession { runs: Vec::new(), left_out: Vec::new(), complete: 0 };
     let mut ended = Ok(true);
     for (order, pair) in pair_orders(pairs as usize, seed).into_iter().zip(1..) {
         ended = session.measure_pair(sides, (pair, order), measure, done);
@@ -63,71 +63,74 @@ pub fn run_pairs<E>(
             break;
         }
     }
-    let report = session.report(sides, matches!(ended, Ok(false)));
+    let report = session.into_report(sides, matches!(ended, Ok(false)));
     (report, ended.err())
 }
 
 /// The pairs so far.
-struct Session {
-    runs: Vec<(ComparedSide, Option<u32>, Figures)>,
+struct PairedSession {
+    runs: Vec<(ComparedSide, Option<u32>, RunFigures)>,
     left_out: Vec<String>,
     complete: u32,
 }
 
-impl Session {
+impl PairedSession {
     /// Measures a pair; returns false if the user interrupted it.
     fn measure_pair<E>(
         &mut self,
         sides: &[PairedSide; 2],
-        (pair, order): (u32, Order),
+        (pair, order): (u32, PairOrder),
         measure: &mut dyn FnMut(&Request) -> Result<Measurement, E>,
         done: &mut dyn FnMut(u32, ComparedSide, &Measurement),
     ) -> Result<bool, E> {
         let order = match order {
-            Order::Ab => [ComparedSide::A, ComparedSide::B],
-            Order::Ba => [ComparedSide::B, ComparedSide::A],
+            PairOrder::Ab => [ComparedSide::A, ComparedSide::B],
+            PairOrder::Ba => [ComparedSide::B, ComparedSide::A],
         };
         let mut of_pair = Vec::new();
         for side in order {
-            let run = judged(twice(&sides[usize::from(side == ComparedSide::B)].request, measure)?);
+            let run = judge_run(measure_with_retry(&sides[usize::from(side == ComparedSide::B)].request, measure)?);
             if run.interrupted {
                 return Ok(false);
             }
             done(pair, side, &run);
-            if let Some(why) = broken(&run) {
+            if let Some(why) = invalidity_reason(&run) {
                 self.left_out.push(format!("Pair {pair} was left out: of its run of {side:?}, {why}"));
                 return Ok(true);
             }
-            of_pair.push((side, Some(pair), Figures::of(&run)));
+            of_pair.push((side, Some(pair), RunFigures::from_measurement(&run)));
         }
         self.runs.append(&mut of_pair);
         self.complete += 1;
         Ok(true)
     }
 
-    fn report(self, sides: &[PairedSide; 2], interrupted: bool) -> Option<DifferenceReport> {
+    fn into_report(self, sides: &[PairedSide; 2], interrupted: bool) -> Option<DifferenceReport> {
         let Self { runs, left_out, complete } = self;
         let side = |side: &PairedSide| ComparedRuns { name: side.name.clone(), runs: complete, within_run: None };
         let [a, b] = sides;
-        let report = || report(ComparisonDesign::Pairs, [side(a), side(b)], runs, left_out);
+        let report = || difference_report(ComparisonDesign::Pairs, [side(a), side(b)], runs, left_out);
         (complete > 0).then(|| DifferenceReport { interrupted, ..report() })
     }
 }
 
 /// Measures, and once more if that fails or is not valid.
-fn twice<E>(request: &Request, measure: &mut dyn FnMut(&Request) -> Result<Measurement, E>) -> Result<Measurement, E> {
+fn measure_with_retry<E>(
+    request: &Request,
+    measure: &mut dyn FnMut(&Request) -> Result<Measurement, E>,
+) -> Result<Measurement, E> {
     match measure(request) {
-        Ok(run) if run.interrupted || broken(&run).is_none() => Ok(run),
+        Ok(run) if run.interrupted || invalidity_reason(&run).is_none() => Ok(run),
         _ => measure(request),
     }
 }
 
 /// Returns the run with its limit. Datagrams have none.
-fn judged(run: Measurement) -> Measurement {
+fn judge_run(run: Measurement) -> Measurement {
     if run.limit.is_some() || run.request.transport == Transport::Udp {
         return run;
     }
-    let limit = diagnose(&Evidence::of(&run, None, Framing::Ethernet));
+    let limit = diagnose(&Evidence::from_measurement(&run, None, Framing::Ethernet));
     Measurement { limit: Some(limit), ..run }
 }
 

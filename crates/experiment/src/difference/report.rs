@@ -5,11 +5,11 @@ use fullpipe_record::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion, DifferenceReport, Limit,
     LimitCount, Measurement, QuantityDifference,
 };
-use fullpipe_stats::{Conclusion, Difference, Magnitude, paired, unpaired, within_run};
+use fullpipe_stats::{Conclusion, Magnitude, RatioDifference, paired_difference, unpaired_difference, within_run};
 use fullpipe_units::{BitRate, Midpoint, SegCount, median};
 
-use super::figures::{Figures, broken};
-use super::sentence::sentence;
+use super::figures::{RunFigures, invalidity_reason};
+use super::sentence::rate_sentence;
 use crate::error::ExperimentError;
 
 /// Measurements of one of the two that are compared.
@@ -34,25 +34,25 @@ pub fn compare_samples(samples: [NamedRuns; 2]) -> Result<DifferenceReport, Expe
         let mut valid: Vec<Measurement> = Vec::new();
         for run in measurements {
             let twice = !run.id.is_empty() && valid.iter().any(|other| other.id == run.id);
-            match broken(&run).or_else(|| twice.then(|| "it is there twice".to_owned())) {
+            match invalidity_reason(&run).or_else(|| twice.then(|| "it is there twice".to_owned())) {
                 Some(why) => left_out.push(format!("A run of {side:?} of {} was left out: {why}", run.started)),
                 None => valid.push(run),
             }
         }
-        let within_run = if let [only] = &valid[..] { within(only) } else { None };
+        let within_run = if let [only] = &valid[..] { rate_interval(only) } else { None };
         sides.push(ComparedRuns { name, runs: valid.len() as u32, within_run });
-        kept.extend(valid.iter().map(|run| (side, None, Figures::of(run))));
+        kept.extend(valid.iter().map(|run| (side, None, RunFigures::from_measurement(run))));
     }
     if let Some(side) = sides.iter().find(|side| side.runs == 0) {
         let why = left_out.first().map_or_else(String::new, |why| format!(" ({why})"));
         return Err(ExperimentError::NothingToCompare(format!("{} has no run that is valid{why}", side.name)));
     }
     let sides = sides.try_into().unwrap_or_else(|_| unreachable!("there are two sides"));
-    Ok(report(ComparisonDesign::Samples, sides, kept, left_out))
+    Ok(difference_report(ComparisonDesign::Samples, sides, kept, left_out))
 }
 
 /// Returns the interval of the rate within one run, after its ramp.
-fn within(run: &Measurement) -> Option<[BitRate; 2]> {
+fn rate_interval(run: &Measurement) -> Option<[BitRate; 2]> {
     let ramp = run.summary.steady.map(|steady| steady.ramp).unwrap_or_default();
     let counted = run.intervals.iter().filter(|interval| !interval.omitted && interval.from >= ramp);
     let rates: Vec<BitRate> = counted.filter(|it| it.direction == run.request.direction).map(|it| it.rate).collect();
@@ -60,29 +60,29 @@ fn within(run: &Measurement) -> Option<[BitRate; 2]> {
 }
 
 /// Returns the report of runs, each with its side and the number of its pair, with the names and counts of both sides.
-pub(super) fn report(
+pub(super) fn difference_report(
     design: ComparisonDesign,
     [a, b]: [ComparedRuns; 2],
-    runs: Vec<(ComparedSide, Option<u32>, Figures)>,
+    runs: Vec<(ComparedSide, Option<u32>, RunFigures)>,
     left_out: Vec<String>,
 ) -> DifferenceReport {
     let is_steady = runs.iter().all(|(_, _, figures)| figures.is_steady());
     let runs: Vec<ComparedRun> =
-        runs.into_iter().map(|(side, pair, figures)| figures.recorded(side, pair, is_steady)).collect();
-    let (rate, difference) = quantity(design, &runs, |run| Some(run.rate)).unwrap_or((nothing(), None));
+        runs.into_iter().map(|(side, pair, figures)| figures.into_compared_run(side, pair, is_steady)).collect();
+    let (rate, difference) = compare_quantity(design, &runs, |run| Some(run.rate)).unwrap_or((no_difference(), None));
     let of = |quantity: Option<(_, _)>| quantity.map(|(quantity, _)| quantity);
     DifferenceReport {
         design,
         conclusion: rate.conclusion,
-        sentence: sentence(design, [&a, &b], &rate, difference.as_ref()),
-        detectable: difference.map(|difference| difference.detectable()),
+        sentence: rate_sentence(design, [&a, &b], &rate, difference.as_ref()),
+        detectable: difference.map(|difference| difference.detectable_share()),
         is_steady,
         rate,
-        rtt_median: of(quantity(design, &runs, |run| run.rtt_median)),
-        rtt_p99: of(quantity(design, &runs, |run| run.rtt_p99)),
-        retransmits: quantity(design, &runs, |run| Some(PlusOne(run.retransmits?)))
-            .map(|(plus_one, _)| counts(&plus_one)),
-        limits: limits(&runs),
+        rtt_median: of(compare_quantity(design, &runs, |run| run.rtt_median)),
+        rtt_p99: of(compare_quantity(design, &runs, |run| run.rtt_p99)),
+        retransmits: compare_quantity(design, &runs, |run| Some(PlusOne(run.retransmits?)))
+            .map(|(plus_one, _)| to_segment_counts(&plus_one)),
+        limits: count_limits(&runs),
         a,
         b,
         runs,
@@ -93,23 +93,23 @@ pub(super) fn report(
     }
 }
 
-fn nothing() -> QuantityDifference<BitRate> {
+fn no_difference() -> QuantityDifference<BitRate> {
     let (a, b, conclusion) = (BitRate::ZERO, BitRate::ZERO, DifferenceConclusion::TooFew);
     QuantityDifference { a, b, ratio: None, low: None, high: None, conclusion }
 }
 
 /// Returns the difference of a quantity; `None` if a run lacks it.
-fn quantity<T: Magnitude + Midpoint>(
+fn compare_quantity<T: Magnitude + Midpoint>(
     design: ComparisonDesign,
     runs: &[ComparedRun],
     of: impl Fn(&ComparedRun) -> Option<T>,
-) -> Option<(QuantityDifference<T>, Option<Difference>)> {
+) -> Option<(QuantityDifference<T>, Option<RatioDifference>)> {
     let side = |side| runs.iter().filter(move |run| run.side == side);
     let [a, b] = [ComparedSide::A, ComparedSide::B].map(|of_side| side(of_side).map(&of).collect::<Option<Vec<T>>>());
     let (a, b) = (a?, b?);
     let difference = match design {
-        ComparisonDesign::Samples => unpaired(&a, &b),
-        ComparisonDesign::Pairs => paired(&pairs(runs, of)),
+        ComparisonDesign::Samples => unpaired_difference(&a, &b),
+        ComparisonDesign::Pairs => paired_difference(&paired_values(runs, of)),
     };
     let conclusion = match difference.map(|difference| difference.conclusion()) {
         None => DifferenceConclusion::TooFew,
@@ -123,7 +123,7 @@ fn quantity<T: Magnitude + Midpoint>(
 }
 
 /// Returns the values of A and B of each pair.
-fn pairs<T: Copy>(runs: &[ComparedRun], of: impl Fn(&ComparedRun) -> Option<T>) -> Vec<(T, T)> {
+fn paired_values<T: Copy>(runs: &[ComparedRun], of: impl Fn(&ComparedRun) -> Option<T>) -> Vec<(T, T)> {
     let mut pairs: BTreeMap<u32, [Option<T>; 2]> = BTreeMap::new();
     for run in runs {
         let values = pairs.entry(run.pair.unwrap_or(0)).or_default();
@@ -152,12 +152,12 @@ impl Midpoint for PlusOne {
     }
 }
 
-fn counts(of: &QuantityDifference<PlusOne>) -> QuantityDifference<SegCount> {
+fn to_segment_counts(of: &QuantityDifference<PlusOne>) -> QuantityDifference<SegCount> {
     let QuantityDifference { a, b, ratio, low, high, conclusion } = *of;
     QuantityDifference { a: a.0, b: b.0, ratio, low, high, conclusion }
 }
 
-fn limits(runs: &[ComparedRun]) -> Vec<LimitCount> {
+fn count_limits(runs: &[ComparedRun]) -> Vec<LimitCount> {
     let mut counts: BTreeMap<Limit, [u32; 2]> = BTreeMap::new();
     for (limit, side) in runs.iter().filter_map(|run| Some((run.limit?, run.side))) {
         counts.entry(limit).or_default()[usize::from(side == ComparedSide::B)] += 1;

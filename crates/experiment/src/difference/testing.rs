@@ -6,12 +6,12 @@ use fullpipe_record::{Measurement, Request};
 use fullpipe_scenario::{PathSpec, parse_path_flag};
 use fullpipe_units::{BitRate, Span};
 
-use crate::target::{Interrupt, Target};
+use crate::target::{ExperimentTarget, Interrupt};
 use crate::virtual_target::VirtualTarget;
 
 /// Returns a short transfer with this rate and this identifier.
 pub(super) fn run(mbps: u64, id: &str) -> Measurement {
-    let path = parse_path_flag("rate=10M,rtt=10ms", &PathSpec::demo()).unwrap();
+    let path = parse_path_flag("rate=10M,rtt=10ms", &PathSpec::demo_path()).unwrap();
     let request = Request { duration: Span::from_millis(300), ..Request::default() };
     let target = VirtualTarget::new(path, [&[], &[]], 1);
     let mut run = target.measure(&request, Interrupt(&AtomicBool::new(false)), &mut |_| {}).unwrap();

@@ -3,20 +3,22 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
 
-use fullpipe_calc::{Axes, Batch, BatchError, Hosts, InputError, Setting, WhatIfChange, calculate};
-use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_model::kernel::defaults;
+use fullpipe_calc::{
+    BatchError, CalculationBatch, CombinationAxes, HostPair, InputError, QuantitySetting, WhatIfChange, calculate,
+};
+use fullpipe_host::{SysctlTree, inspect_host};
+use fullpipe_model::kernel::default_settings;
 use fullpipe_record::{Change, Content, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel};
 use fullpipe_report as report;
 use fullpipe_scenario::parse_host_flag;
 use fullpipe_units::{BitRate, Span};
 
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::output::{JsonArgument, OutputChoice};
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::input;
 use crate::terminal::Terminal;
-use crate::values::{Values, duration, values, whole};
+use crate::values::{QuantityValues, integer_parser, parse_duration, values_parser};
 
 /// Solve path equations for bandwidth, RTT, window, loss or streams
 ///
@@ -24,28 +26,28 @@ use crate::values::{Values, duration, values, whole};
 /// path.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Arguments {
+pub(crate) struct CalcArguments {
     /// Capacity of the path: 100Mbit/s, 1G
-    #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = values(Quantity::Bandwidth))]
-    bandwidth: Option<Values>,
+    #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = values_parser(Quantity::Bandwidth))]
+    bandwidth: Option<QuantityValues>,
     /// Round-trip time of the path: 173ms
-    #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = values(Quantity::Rtt))]
-    rtt: Option<Values>,
+    #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = values_parser(Quantity::Rtt))]
+    rtt: Option<QuantityValues>,
     /// Distance of the hosts, for a guess at the RTT: 8000km
-    #[arg(long, help_heading = "Path", value_name = "DISTANCE", value_parser = values(Quantity::Distance))]
-    distance: Option<Values>,
+    #[arg(long, help_heading = "Path", value_name = "DISTANCE", value_parser = values_parser(Quantity::Distance))]
+    distance: Option<QuantityValues>,
     /// Window that the receiver advertises to each stream: 64KiB
-    #[arg(long, help_heading = "Load", value_name = "BYTES", value_parser = values(Quantity::Window))]
-    window: Option<Values>,
+    #[arg(long, help_heading = "Load", value_name = "BYTES", value_parser = values_parser(Quantity::Window))]
+    window: Option<QuantityValues>,
     /// Socket buffers to request at both ends
-    #[arg(long, short = 'w', help_heading = "Load", value_name = "BYTES", value_parser = values(Quantity::Buffer))]
-    buffer: Option<Values>,
+    #[arg(long, short = 'w', help_heading = "Load", value_name = "BYTES", value_parser = values_parser(Quantity::Buffer))]
+    buffer: Option<QuantityValues>,
     /// Share of packets lost: 0.01%
-    #[arg(long, help_heading = "Path", value_name = "RATIO", value_parser = values(Quantity::Loss))]
-    loss: Option<Values>,
+    #[arg(long, help_heading = "Path", value_name = "RATIO", value_parser = values_parser(Quantity::Loss))]
+    loss: Option<QuantityValues>,
     /// Maximum size of an IP packet [default: 1500]
-    #[arg(long, help_heading = "Path", value_name = "BYTES", value_parser = values(Quantity::Mtu))]
-    mtu: Option<Values>,
+    #[arg(long, help_heading = "Path", value_name = "BYTES", value_parser = values_parser(Quantity::Mtu))]
+    mtu: Option<QuantityValues>,
     /// Parallel streams [default: 1]
     #[arg(
         long,
@@ -53,15 +55,15 @@ pub(crate) struct Arguments {
         visible_alias = "parallel",
         help_heading = "Load",
         value_name = "N",
-        value_parser = values(Quantity::Streams)
+        value_parser = values_parser(Quantity::Streams)
     )]
-    streams: Option<Values>,
+    streams: Option<QuantityValues>,
     /// Congestion control [default: the sender's]
-    #[arg(long, short = 'C', help_heading = "Load", value_name = "NAME", value_parser = values(Quantity::Congestion))]
-    congestion: Option<Values>,
+    #[arg(long, short = 'C', help_heading = "Load", value_name = "NAME", value_parser = values_parser(Quantity::Congestion))]
+    congestion: Option<QuantityValues>,
     /// Size of the transfer: 10GiB
-    #[arg(long, help_heading = "Load", value_name = "BYTES", value_parser = values(Quantity::Size))]
-    size: Option<Values>,
+    #[arg(long, help_heading = "Load", value_name = "BYTES", value_parser = values_parser(Quantity::Size))]
+    size: Option<QuantityValues>,
     /// Wanted rate of payload
     #[arg(long, help_heading = "Target", value_name = "RATE", value_parser = some_rate)]
     rate: Option<BitRate>,
@@ -94,7 +96,7 @@ pub(crate) struct Arguments {
         help_heading = "Path",
         value_name = "N",
         default_value_t = 0,
-        value_parser = whole(0..=2_u8)
+        value_parser = integer_parser(0..=2_u8)
     )]
     vlan: u8,
     /// Tunnel: gre, vxlan, wireguard, ipsec, pppoe
@@ -108,17 +110,17 @@ pub(crate) struct Arguments {
         long,
         help_heading = "Hosts",
         value_name = "KEY=VALUE,…",
-        value_parser = |text: &str| parse_host_flag(text).map(Changes)
+        value_parser = |text: &str| parse_host_flag(text).map(SettingChanges)
     )]
-    sender: Option<Changes>,
+    sender: Option<SettingChanges>,
     /// Settings of the receiver, as `tcp_rmem=64MiB`
     #[arg(
         long,
         help_heading = "Hosts",
         value_name = "KEY=VALUE,…",
-        value_parser = |text: &str| parse_host_flag(text).map(Changes)
+        value_parser = |text: &str| parse_host_flag(text).map(SettingChanges)
     )]
-    receiver: Option<Changes>,
+    receiver: Option<SettingChanges>,
     /// CSV file with a row for each question; - is standard input
     #[arg(long, help_heading = "Target", value_name = "FILE", conflicts_with_all = ["csv", "json"])]
     batch: Option<String>,
@@ -139,7 +141,7 @@ flags are, or as bare bit/s, seconds, metres, bytes and fractions. What the file
 leaves out comes from the flags. A row that is wrong ends the output before it.";
 
 #[derive(Debug, Clone)]
-struct Changes(Vec<Change>);
+struct SettingChanges(Vec<Change>);
 
 fn some_rate(text: &str) -> Result<BitRate, String> {
     let rate = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
@@ -151,7 +153,7 @@ fn some_rate(text: &str) -> Result<BitRate, String> {
 }
 
 fn some_time(text: &str) -> Result<Span, String> {
-    let time = duration(text)?;
+    let time = parse_duration(text)?;
     if time == Span::ZERO { Err("nothing is carried in no time; write for example 60s".to_owned()) } else { Ok(time) }
 }
 
@@ -178,14 +180,14 @@ fn parse_tunnel(name: &str) -> Result<Tunnel, String> {
     }
 }
 
-impl Run for Arguments {
+impl RunCommand for CalcArguments {
     fn output(&self) -> OutputChoice<'_> {
         self.json.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let hosts = hosts(self)?;
-        let axes = Axes::new(said(self), lists(self))?;
+        let hosts = host_settings(self)?;
+        let axes = CombinationAxes::new(fixed_inputs(self), quantity_lists(self))?;
         let many = self.batch.is_some() || self.csv || axes.is_table();
         if many && (self.rate.is_some() || self.time.is_some() || !self.what_if.is_empty()) {
             let sentence = "--rate, --time and --what-if ask about one combination; leave them out of a table, or give \
@@ -193,25 +195,26 @@ impl Run for Arguments {
             return Err(Failure::new(USAGE, sentence));
         }
         match &self.batch {
-            Some(file) => batch(file, &axes, &hosts),
-            None if self.csv => written(&Batch::of_lists(&axes, &hosts)?, "--csv"),
-            None if axes.is_table() => table(&axes, &hosts, terminal),
-            None => one(self, axes.fixed(), &hosts, terminal),
+            Some(file) => run_batch_file(file, &axes, &hosts),
+            None if self.csv => write_batch(&CalculationBatch::of_lists(&axes, &hosts)?, "--csv"),
+            None if axes.is_table() => print_table(&axes, &hosts, terminal),
+            None => print_solution(self, axes.fixed_inputs(), &hosts, terminal),
         }
     }
 }
 
-fn hosts(arguments: &Arguments) -> Result<Hosts, Failure> {
+fn host_settings(arguments: &CalcArguments) -> Result<HostPair, Failure> {
     let plain = match arguments.kernel {
-        Some(kernel) => defaults(kernel),
-        None => inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(USAGE, error.to_string()))?,
+        Some(kernel) => default_settings(kernel),
+        None => inspect_host(&SysctlTree::of_this_host()).map_err(|error| Failure::new(USAGE, error.to_string()))?,
     };
-    let changed = |changes: &Option<Changes>| plain.changed_by(changes.iter().flat_map(|Changes(changes)| changes));
-    Ok(Hosts { sender: changed(&arguments.sender), receiver: changed(&arguments.receiver) })
+    let changed =
+        |changes: &Option<SettingChanges>| plain.changed_by(changes.iter().flat_map(|SettingChanges(changes)| changes));
+    Ok(HostPair { sender: changed(&arguments.sender), receiver: changed(&arguments.receiver) })
 }
 
 /// Returns the quantities that have one value for all combinations.
-fn said(arguments: &Arguments) -> Inputs {
+fn fixed_inputs(arguments: &CalcArguments) -> Inputs {
     Inputs {
         framing: arguments.framing,
         ip: if arguments.ipv6 { IpVersion::V6 } else { IpVersion::V4 },
@@ -222,38 +225,44 @@ fn said(arguments: &Arguments) -> Inputs {
     }
 }
 
-fn lists(arguments: &Arguments) -> impl Iterator<Item = Vec<Setting>> {
-    let Arguments { bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size, .. } = arguments;
+fn quantity_lists(arguments: &CalcArguments) -> impl Iterator<Item = Vec<QuantitySetting>> {
+    let CalcArguments { bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size, .. } =
+        arguments;
     let all = [bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size];
-    all.into_iter().flatten().map(|Values(values)| values.clone())
+    all.into_iter().flatten().map(|QuantityValues(values)| values.clone())
 }
 
-fn one(arguments: &Arguments, inputs: &Inputs, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure> {
+fn print_solution(
+    arguments: &CalcArguments,
+    inputs: &Inputs,
+    hosts: &HostPair,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let calculation = calculate(inputs, hosts, &arguments.what_if)?;
-    terminal.result(&report::calculation(&calculation, terminal.style()));
+    terminal.print_result(&report::calculation_text(&calculation, terminal.style()));
     terminal.print_content(Content::Calculation { calculation: Box::new(calculation) });
     Ok(())
 }
 
-fn table(axes: &Axes, hosts: &Hosts, terminal: &Terminal) -> Result<(), Failure> {
-    let rows = axes.table(hosts, MAX_ROWS)?;
-    terminal.result(&report::table(&rows, terminal.style()));
+fn print_table(axes: &CombinationAxes, hosts: &HostPair, terminal: &Terminal) -> Result<(), Failure> {
+    let rows = axes.combination_table(hosts, MAX_ROWS)?;
+    terminal.print_result(&report::combination_table(&rows, terminal.style()));
     terminal.print_content(Content::Table { table: rows });
     Ok(())
 }
 
-fn batch(file: &str, axes: &Axes, hosts: &Hosts) -> Result<(), Failure> {
+fn run_batch_file(file: &str, axes: &CombinationAxes, hosts: &HostPair) -> Result<(), Failure> {
     let name = if file == "-" { "standard input" } else { file };
-    let bytes =
-        input::read(Path::new(file)).map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
+    let bytes = input::read_input(Path::new(file))
+        .map_err(|error| Failure::new(USAGE, format!("cannot read {name}: {error}")))?;
     let in_file = |error: InputError| Failure::new(USAGE, format!("{name}: {error}"));
-    let batch = Batch::of_file(&bytes, axes, hosts).map_err(in_file)?;
-    written(&batch, name)
+    let batch = CalculationBatch::of_file(&bytes, axes, hosts).map_err(in_file)?;
+    write_batch(&batch, name)
 }
 
-fn written(batch: &Batch, name: &str) -> Result<(), Failure> {
+fn write_batch(batch: &CalculationBatch, name: &str) -> Result<(), Failure> {
     let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    match batch.run(threads, &mut Terminal::stream()) {
+    match batch.run(threads, &mut Terminal::output_stream()) {
         Err(BatchError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(BatchError::Write(error)) => Err(Failure::new(FAILED, format!("cannot write the answers: {error}"))),
         Err(error) => Err(Failure::new(USAGE, format!("{name}: {error}"))),

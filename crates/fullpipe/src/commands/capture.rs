@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_experiment::{Interrupt, Known, judge_files};
+use fullpipe_experiment::{Interrupt, KnownFacts, judge_files};
 use fullpipe_probe::Destination;
 use fullpipe_record::{Measurement, OwnCapture, Verdict};
 use fullpipe_sys::output_device;
-use fullpipe_trace::{CapturedPeer, Explained, Recording};
+use fullpipe_trace::{CapturedPeer, ExplainedTransfers, HeaderRecording};
 use fullpipe_units::BitRate;
 
 use crate::failure::{FAILED, Failure};
@@ -27,7 +27,7 @@ pub(crate) struct CaptureArgument {
 /// A capture that is under way.
 pub(crate) struct OwnRecording {
     path: PathBuf,
-    recording: Recording,
+    recording: HeaderRecording,
 }
 
 impl CaptureArgument {
@@ -41,10 +41,10 @@ impl CaptureArgument {
     /// Fails if the server's name has no address, and as [`Recording::start`] does.
     pub(crate) fn of_test(&self, destination: &Destination) -> Result<Option<OwnRecording>, Failure> {
         let Some(path) = &self.capture else { return Ok(None) };
-        let remotes = destination.resolve()?;
+        let remotes = destination.resolve_host()?;
         let peers: Vec<CapturedPeer> =
             remotes.iter().map(|remote| CapturedPeer { remote: *remote, local_port: None }).collect();
-        start(path, destination.local.device.as_deref(), &peers).map(Some)
+        start_capture(path, destination.local.device.as_deref(), &peers).map(Some)
     }
 
     /// Begins to capture these connections, this end's address first, if a capture is wanted.
@@ -55,18 +55,18 @@ impl CaptureArgument {
         let Some(path) = &self.capture else { return Ok(None) };
         let peer = |[local, remote]: &[SocketAddr; 2]| CapturedPeer { remote: *remote, local_port: Some(local.port()) };
         let peers: Vec<CapturedPeer> = open.iter().map(peer).collect();
-        start(path, None, &peers).map(Some)
+        start_capture(path, None, &peers).map(Some)
     }
 }
 
 /// Captures on the device that leads to the first peer.
-fn start(path: &Path, device: Option<&str>, peers: &[CapturedPeer]) -> Result<OwnRecording, Failure> {
+fn start_capture(path: &Path, device: Option<&str>, peers: &[CapturedPeer]) -> Result<OwnRecording, Failure> {
     let none = || Failure::new(FAILED, "there is no TCP connection to capture");
     let first = peers.first().ok_or_else(none)?.remote.ip().to_canonical();
     let device = device.map_or_else(|| output_device(first), |device| Ok(device.to_owned()));
     let device =
         device.map_err(|error| Failure::new(FAILED, format!("no network device leads to {first}: {error}")))?;
-    Ok(OwnRecording { path: path.to_owned(), recording: Recording::start(path, &device, peers)? })
+    Ok(OwnRecording { path: path.to_owned(), recording: HeaderRecording::start(path, &device, peers)? })
 }
 
 impl OwnRecording {
@@ -77,7 +77,7 @@ impl OwnRecording {
     /// Fails if the file could not be written or read.
     pub(crate) fn finish(
         self,
-        explained: Explained<'static>,
+        explained: ExplainedTransfers<'static>,
         bandwidth: Option<BitRate>,
         other: Option<&Verdict>,
     ) -> Result<OwnCapture, Failure> {
@@ -85,15 +85,15 @@ impl OwnRecording {
         let name = self.path.display().to_string();
         let mut limit = None;
         if recorded.packets > 0 {
-            let known = Known { bandwidth, ..Known::default() };
+            let known = KnownFacts { bandwidth, ..KnownFacts::default() };
             // A capture of a test that was interrupted is judged to its end, as the test is.
             let never = AtomicBool::new(false);
             let report = judge_files(&self.path, None, explained, &known, Interrupt(&never))?;
-            limit = report.limit().cloned();
+            limit = report.explained_limit().cloned();
         }
         let (packets, dropped, left_out) = (recorded.packets, recorded.dropped, recorded.left_out);
         let capture = OwnCapture { name, other: None, packets, dropped, left_out, limit: None, agrees: None };
-        Ok(capture.with(limit, other))
+        Ok(capture.with_verdict(limit, other))
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn with_capture(
     recording: Option<OwnRecording>,
     bandwidth: Option<BitRate>,
 ) -> Measurement {
-    let explained = Explained::of_test(&measurement);
+    let explained = ExplainedTransfers::of_test(&measurement);
     match recording.map(|recording| recording.finish(explained, bandwidth, measurement.limit.as_ref())) {
         Some(Ok(capture)) => measurement.capture = Some(Box::new(capture)),
         Some(Err(failure)) => measurement.warnings.push(failure.message),

@@ -1,6 +1,8 @@
 //! `fullpipe compare` and `fullpipe lab compare`: real programs side by side.
 
-use fullpipe_compare::{CompareError, Program, Servers, Wishes, compare, compare_with_servers};
+use fullpipe_compare::{
+    CompareError, ComparisonRequest, RemoteServers, TransferProgram, compare_programs, compare_with_servers,
+};
 use fullpipe_experiment::Interrupt;
 use fullpipe_lab::Backend;
 use fullpipe_record::event::ProgramMoved;
@@ -9,12 +11,12 @@ use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::lab::load_comparison;
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::keep::KeepArguments;
 use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING};
 use crate::terminal::Terminal;
-use crate::values::{capacity, some_time, whole};
+use crate::values::{integer_parser, parse_capacity, some_time};
 
 /// The flags of a comparison in a lab.
 #[derive(Debug, clap::Args)]
@@ -23,7 +25,7 @@ pub(super) struct CompareArguments {
     #[arg(default_value = "oci-applications", value_name = "SCENARIO")]
     scenario: String,
     #[command(flatten)]
-    transfers: Transfers,
+    transfers: TransferArguments,
     #[command(flatten)]
     keep: KeepArguments,
     #[command(flatten)]
@@ -35,23 +37,23 @@ pub(super) struct CompareArguments {
 /// Uses servers that are there: copy, scp and rsync over ssh, iperf3, and what is at a URL. The copies at HOST are in a
 /// folder that is removed at the end, however that comes.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CompareServersArguments {
     /// Other host, as ssh takes it: HOST or USER@HOST
-    #[arg(value_name = "HOST", value_parser = host)]
+    #[arg(value_name = "HOST", value_parser = parse_host_name)]
     host: String,
     /// File to fetch by curl or aria2c: http, https or ftp; repeatable
     ///
     /// Its first bytes are fetched, up to the size of the file.
-    #[arg(long = "url", value_name = "URL", value_parser = url)]
+    #[arg(long = "url", value_name = "URL", value_parser = parse_url)]
     urls: Vec<String>,
     /// Configuration of ssh in place of the user's
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<String>,
     /// Capacity of the path, if known; without it nothing is predicted
-    #[arg(long, value_name = "RATE", value_parser = capacity)]
+    #[arg(long, value_name = "RATE", value_parser = parse_capacity)]
     bandwidth: Option<BitRate>,
     #[command(flatten)]
-    transfers: Transfers,
+    transfers: TransferArguments,
     #[command(flatten)]
     keep: KeepArguments,
     #[command(flatten)]
@@ -60,18 +62,18 @@ pub(crate) struct Arguments {
 
 /// The programs and their transfers.
 #[derive(Debug, clap::Args)]
-struct Transfers {
+struct TransferArguments {
     /// Programs [default: all that can take part]
     ///
     /// iperf3, copy (fullpipe's own, over SSH), copy-server (to its server), scp, rsync (over SSH), rsyncd (to its
     /// daemon), curl (HTTP/1.1), curl-h2 (HTTP/2 over TLS), ftp, aria2c (eight connections).
-    #[arg(long = "with", value_delimiter = ',', value_parser = program, value_name = "PROGRAMS")]
-    programs: Vec<Program>,
+    #[arg(long = "with", value_delimiter = ',', value_parser = parse_program, value_name = "PROGRAMS")]
+    programs: Vec<TransferProgram>,
     /// Size of the file
-    #[arg(long, default_value = "250MB", value_parser = size, value_name = "BYTES")]
+    #[arg(long, default_value = "250MB", value_parser = parse_file_size, value_name = "BYTES")]
     size: ByteCount,
     /// Transfers of each program under each set of settings
-    #[arg(long, default_value_t = 1, value_parser = whole(1..=100_u32), value_name = "N")]
+    #[arg(long, default_value_t = 1, value_parser = integer_parser(1..=100_u32), value_name = "N")]
     rounds: u32,
     /// Time after which a transfer is ended
     ///
@@ -92,12 +94,12 @@ struct Transfers {
     command: Vec<String>,
 }
 
-impl Transfers {
+impl TransferArguments {
     /// Returns the wishes: all programs, unless some were named or there is only a command.
-    fn wishes(&self) -> Wishes {
+    fn to_request(&self) -> ComparisonRequest {
         let is_command_alone = self.programs.is_empty() && !self.command.is_empty();
-        let all = if is_command_alone { Vec::new() } else { Program::ALL.to_vec() };
-        Wishes {
+        let all = if is_command_alone { Vec::new() } else { TransferProgram::ALL.to_vec() };
+        ComparisonRequest {
             programs: if self.programs.is_empty() { all } else { self.programs.clone() },
             command: self.command.clone(),
             require: self.require,
@@ -110,7 +112,7 @@ impl Transfers {
 }
 
 impl CompareArguments {
-    pub(super) fn output(&self) -> &OutputArguments {
+    pub(super) fn output_arguments(&self) -> &OutputArguments {
         &self.output
     }
 
@@ -123,39 +125,39 @@ impl CompareArguments {
         let scenario = load_comparison(&self.scenario)?;
         let flag = super::interrupt_flag()?;
         let mut observe = |moved| print_moved(moved, terminal);
-        let done = compare(&scenario, backend, &self.transfers.wishes(), Interrupt(&flag), &mut observe)?;
-        conclude(done, &self.transfers, &self.keep, terminal)
+        let done = compare_programs(&scenario, backend, &self.transfers.to_request(), Interrupt(&flag), &mut observe)?;
+        finish_comparison(done, &self.transfers, &self.keep, terminal)
     }
 }
 
-impl Run for Arguments {
+impl RunCommand for CompareServersArguments {
     fn output(&self) -> OutputChoice<'_> {
         self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let flag = super::interrupt_flag()?;
-        let servers = Servers {
+        let servers = RemoteServers {
             host: self.host.clone(),
             ssh_config: self.ssh_config.clone(),
             urls: self.urls.clone(),
             bandwidth: self.bandwidth,
         };
         let mut observe = |moved| print_moved(moved, terminal);
-        let done = compare_with_servers(&servers, &self.transfers.wishes(), Interrupt(&flag), &mut observe)?;
-        conclude(done, &self.transfers, &self.keep, terminal)
+        let done = compare_with_servers(&servers, &self.transfers.to_request(), Interrupt(&flag), &mut observe)?;
+        finish_comparison(done, &self.transfers, &self.keep, terminal)
     }
 }
 
 fn print_moved(moved: ProgramMoved, terminal: &Terminal) {
-    terminal.progress(&report::program_moved(&moved));
-    terminal.event(&Event::ProgramRun(Box::new(moved)));
+    terminal.print_progress(&report::program_moved(&moved));
+    terminal.print_event(&Event::ProgramRun(Box::new(moved)));
 }
 
 /// Prints and keeps the report. A program that was named and could not take part is a failure.
-fn conclude(
+fn finish_comparison(
     done: ProgramsReport,
-    wished: &Transfers,
+    wished: &TransferArguments,
     keep: &KeepArguments,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
@@ -164,12 +166,12 @@ fn conclude(
     for one in &skipped {
         Terminal::print_error(&format!("{} skipped: {}", one.program, one.why.trim_end_matches('.')));
     }
-    terminal.result(&report::programs(&done, terminal.style()));
-    terminal.event(&Event::Programs(Box::new(done.clone())));
+    terminal.print_result(&report::programs_text(&done, terminal.style()));
+    terminal.print_event(&Event::Programs(Box::new(done.clone())));
     let all_moved = done.batches.iter().flat_map(|batch| &batch.rows).all(|row| row.goodput.is_some());
     let interrupted = done.interrupted;
     let document = terminal.print_report(Content::Programs { programs: Box::new(done) }, None);
-    keep.keep(&document, terminal);
+    keep.keep_document(&document, terminal);
     Failure::after_report(None, interrupted, all_moved && skipped.is_empty())
 }
 
@@ -185,19 +187,19 @@ impl From<CompareError> for Failure {
     }
 }
 
-fn program(name: &str) -> Result<Program, String> {
-    let all = || Program::ALL.map(Program::name).join(", ");
-    Program::named(name).ok_or_else(|| format!("the programs are {}", all()))
+fn parse_program(name: &str) -> Result<TransferProgram, String> {
+    let all = || TransferProgram::ALL.map(TransferProgram::name).join(", ");
+    TransferProgram::from_name(name).ok_or_else(|| format!("the programs are {}", all()))
 }
 
 /// Reads the name of a host, which programs must not take for a flag or for a path.
-fn host(text: &str) -> Result<String, String> {
+fn parse_host_name(text: &str) -> Result<String, String> {
     let is_name = |one: char| one.is_ascii_alphanumeric() || "._-@%".contains(one);
     let valid = !text.is_empty() && !text.starts_with('-') && text.chars().all(is_name);
     valid.then(|| text.to_owned()).ok_or_else(|| "a host is HOST or USER@HOST".to_owned())
 }
 
-fn url(text: &str) -> Result<String, String> {
+fn parse_url(text: &str) -> Result<String, String> {
     let known = ["http://", "https://", "ftp://"].iter().any(|scheme| text.starts_with(scheme));
     known.then(|| text.to_owned()).ok_or_else(|| "a URL begins with http://, https:// or ftp://".to_owned())
 }
@@ -206,7 +208,7 @@ fn url(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// Fails below 1 MB, which is over before it can be judged, and above 100 GB.
-fn size(text: &str) -> Result<ByteCount, String> {
+fn parse_file_size(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
     let valid = (ByteCount::new(1_000_000)..=ByteCount::new(100_000_000_000)).contains(&size);
     valid.then_some(size).ok_or_else(|| "the file has 1 MB to 100 GB".to_owned())
@@ -218,9 +220,9 @@ mod tests {
 
     #[test]
     fn a_host_is_no_flag_and_no_path() {
-        assert!(host("me@host-1.example").is_ok() && host("192.0.2.1").is_ok());
+        assert!(parse_host_name("me@host-1.example").is_ok() && parse_host_name("192.0.2.1").is_ok());
         for text in ["", "-oProxyCommand=x", "host:/etc", "a b", "$(x)"] {
-            assert!(host(text).is_err(), "{text}");
+            assert!(parse_host_name(text).is_err(), "{text}");
         }
     }
 }

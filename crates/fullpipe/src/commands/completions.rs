@@ -10,7 +10,7 @@ use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, complete};
 use clap_complete::{Shell, generate};
 
-use super::Run;
+use super::RunCommand;
 use crate::cli::Cli;
 use crate::failure::{FAILED, Failure};
 use crate::terminal::Terminal;
@@ -25,7 +25,7 @@ Install, for example:
 /// Print completions for a shell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Arguments {
+pub(crate) struct CompletionsArguments {
     /// Shell
     shell: Shell,
     /// Words of a command line whose last is to be completed: what the functions of the shells ask
@@ -33,16 +33,20 @@ pub(crate) struct Arguments {
     words: Vec<OsString>,
 }
 
-impl Run for Arguments {
+impl RunCommand for CompletionsArguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let text = if self.words.is_empty() { script(self.shell) } else { listed(self.shell, &self.words)? };
-        terminal.result(&text);
+        let text = if self.words.is_empty() {
+            completion_script(self.shell)
+        } else {
+            list_candidates(self.shell, &self.words)?
+        };
+        terminal.print_result(&text);
         Ok(())
     }
 }
 
 /// Returns the script that a shell reads at its start.
-fn script(shell: Shell) -> String {
+fn completion_script(shell: Shell) -> String {
     let asking = match shell {
         Shell::Bash => scripts::BASH,
         Shell::Zsh => scripts::ZSH,
@@ -58,7 +62,7 @@ fn script(shell: Shell) -> String {
 
 /// Returns the completions of the last of `words`, one a line; behind a tab, for shells that show
 /// it, the meaning of each.
-fn listed(shell: Shell, words: &[OsString]) -> Result<String, Failure> {
+fn list_candidates(shell: Shell, words: &[OsString]) -> Result<String, Failure> {
     let mut command = candidates::with_candidates(Cli::command());
     let folder = std::env::current_dir().ok();
     let found = match words {
@@ -73,10 +77,10 @@ fn listed(shell: Shell, words: &[OsString]) -> Result<String, Failure> {
         let is_flag = candidate.get_value().as_encoded_bytes().starts_with(b"-");
         !is_flag || words.last().is_some_and(|word| !word.is_empty())
     };
-    Ok(found.iter().filter(is_asked).map(|candidate| line(candidate, shell != Shell::Bash)).collect())
+    Ok(found.iter().filter(is_asked).map(|candidate| candidate_line(candidate, shell != Shell::Bash)).collect())
 }
 
-fn line(candidate: &CompletionCandidate, with_meaning: bool) -> String {
+fn candidate_line(candidate: &CompletionCandidate, with_meaning: bool) -> String {
     let value = candidate.get_value().to_string_lossy();
     let meaning = candidate.get_help().filter(|_| with_meaning).map(ToString::to_string).unwrap_or_default();
     match meaning.lines().next() {

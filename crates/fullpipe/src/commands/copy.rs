@@ -5,19 +5,19 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use fullpipe_control::Network;
-use fullpipe_copy::{CopyError, CopyEvent, CopyOptions, Place, Transport, copy, far_end};
-use fullpipe_iperf::Key;
+use fullpipe_control::AddressPrefix;
+use fullpipe_copy::{CopyError, CopyEvent, CopyOptions, CopyPath, DataTransport, copy_files, far_end};
+use fullpipe_iperf::SharedKey;
 use fullpipe_record::event::CopyNote;
 use fullpipe_record::{Content, CopyReport, Event};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
 
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::output::OutputChoice;
 use crate::failure::{FAILED, Failure, USAGE};
-use crate::terminal::{Format, Terminal};
-use crate::values::{duration, key};
+use crate::terminal::{OutputFormat, Terminal};
+use crate::values::{parse_duration, read_key_file};
 
 /// Copy files and trees to or from a host, verified and resumable.
 ///
@@ -28,7 +28,7 @@ use crate::values::{duration, key};
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(crate) struct Arguments {
+pub(crate) struct CopyArguments {
     /// Files and folders, the destination last; USER@HOST:PATH or `fullpipe://HOST/PATH` at the other host
     #[arg(value_name = "PATH", required_unless_present = "far")]
     paths: Vec<OsString>,
@@ -41,10 +41,10 @@ pub(crate) struct Arguments {
         short = 'e',
         value_name = "COMMAND",
         default_value = "ssh",
-        value_parser = words,
+        value_parser = parse_words,
         help_heading = "Far end"
     )]
-    ssh: Words,
+    ssh: CommandWords,
     /// Configuration of ssh in place of the user's
     #[arg(long, value_name = "FILE", help_heading = "Far end")]
     ssh_config: Option<String>,
@@ -52,17 +52,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PROGRAM", default_value = "fullpipe", help_heading = "Far end")]
     far_path: String,
     /// Key in FILE of the server, if one is named
-    #[arg(long, value_name = "FILE", value_parser = key, help_heading = "Far end")]
-    key_file: Option<Key>,
+    #[arg(long, value_name = "FILE", value_parser = read_key_file, help_heading = "Far end")]
+    key_file: Option<SharedKey>,
     /// Ports on which to listen for the data, as 5300-5310; any if absent
-    #[arg(long, value_name = "FROM-TO", value_parser = ports, help_heading = "Far end")]
+    #[arg(long, value_name = "FROM-TO", value_parser = parse_port_range, help_heading = "Far end")]
     ports: Option<(u16, u16)>,
     /// Give up after so long without a word of the other end
     #[arg(
         long,
         value_name = "SECONDS",
         default_value = "30",
-        value_parser = timeout,
+        value_parser = parse_timeout,
         hide_short_help = true,
         help_heading = "Far end"
     )]
@@ -72,7 +72,7 @@ pub(crate) struct Arguments {
     /// The hashes still find bits that flip on the way, but who can read or change packets can read or change the
     /// files.
     #[arg(long, value_name = "NETWORK", hide_short_help = true, help_heading = "Far end")]
-    insecure_data: Vec<Network>,
+    insecure_data: Vec<AddressPrefix>,
     /// Show what would be copied and deleted, and change nothing
     #[arg(long, help_heading = "Copy")]
     dry_run: bool,
@@ -89,8 +89,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value = "auto", help_heading = "Copy")]
     transport: TransportChoice,
     /// Connections for data, 1 to 64, or auto
-    #[arg(long, value_name = "N", default_value = "auto", value_parser = streams, help_heading = "Copy")]
-    streams: Streams,
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_stream_count, help_heading = "Copy")]
+    streams: ConnectionCount,
     /// Give way to all other traffic: take only what it leaves
     #[arg(long, help_heading = "Copy")]
     scavenge: bool,
@@ -134,7 +134,7 @@ enum TransportChoice {
     Quic,
 }
 
-impl From<TransportChoice> for Transport {
+impl From<TransportChoice> for DataTransport {
     fn from(choice: TransportChoice) -> Self {
         match choice {
             TransportChoice::Auto => Self::Auto,
@@ -146,14 +146,14 @@ impl From<TransportChoice> for Transport {
 
 /// A program with its arguments.
 #[derive(Debug, Clone)]
-struct Words(Vec<String>);
+struct CommandWords(Vec<String>);
 
 /// A number of connections; by prediction if absent.
 #[derive(Debug, Clone, Copy)]
-struct Streams(Option<u16>);
+struct ConnectionCount(Option<u16>);
 
 /// Reads words that spaces part, but not inside quotes.
-fn words(text: &str) -> Result<Words, String> {
+fn parse_words(text: &str) -> Result<CommandWords, String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for character in text.chars() {
         match (quote, character) {
@@ -170,10 +170,10 @@ fn words(text: &str) -> Result<Words, String> {
     if quote.is_some() || words.is_empty() {
         return Err("write a program and its arguments; quotes come in pairs".to_owned());
     }
-    Ok(Words(words))
+    Ok(CommandWords(words))
 }
 
-fn ports(text: &str) -> Result<(u16, u16), String> {
+fn parse_port_range(text: &str) -> Result<(u16, u16), String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) if first > 0 && first <= last => Ok((first, last)),
@@ -181,16 +181,16 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
-fn streams(text: &str) -> Result<Streams, String> {
+fn parse_stream_count(text: &str) -> Result<ConnectionCount, String> {
     if text == "auto" {
-        return Ok(Streams(None));
+        return Ok(ConnectionCount(None));
     }
     let count = text.parse().ok().filter(|count| (1..=64).contains(count));
-    count.map(|count| Streams(Some(count))).ok_or_else(|| "write a number from 1 to 64, or auto".to_owned())
+    count.map(|count| ConnectionCount(Some(count))).ok_or_else(|| "write a number from 1 to 64, or auto".to_owned())
 }
 
-fn timeout(text: &str) -> Result<Span, String> {
-    let timeout = duration(text)?;
+fn parse_timeout(text: &str) -> Result<Span, String> {
+    let timeout = parse_duration(text)?;
     let bounds = Span::from_secs(2)..=Span::from_secs(3600);
     if bounds.contains(&timeout) { Ok(timeout) } else { Err("write 2 to 3600 seconds".to_owned()) }
 }
@@ -210,15 +210,16 @@ fn above_zero(rate: BitRate) -> Result<BitRate, String> {
     if rate > BitRate::ZERO { Ok(rate) } else { Err("nothing would ever be sent".to_owned()) }
 }
 
-impl Arguments {
+impl CopyArguments {
     fn ssh_words(&self) -> Vec<String> {
         let config = self.ssh_config.iter().flat_map(|file| ["-F".to_owned(), file.clone()]);
         self.ssh.0.iter().cloned().chain(config).collect()
     }
 
-    fn options(&self) -> Result<CopyOptions, Failure> {
-        let place =
-            |text: &OsString| Place::read(text.as_bytes()).map_err(|error| Failure::new(USAGE, error.to_string()));
+    fn copy_options(&self) -> Result<CopyOptions, Failure> {
+        let place = |text: &OsString| {
+            CopyPath::parse_path(text.as_bytes()).map_err(|error| Failure::new(USAGE, error.to_string()))
+        };
         let mut places = self.paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
         let destination = places.pop().filter(|_| !places.is_empty());
         let destination = destination.ok_or_else(|| Failure::new(USAGE, "name what to copy, and where to"))?;
@@ -246,9 +247,9 @@ impl Arguments {
     }
 }
 
-impl Run for Arguments {
+impl RunCommand for CopyArguments {
     fn output(&self) -> OutputChoice<'_> {
-        (Format::of(self.json, self.json_lines), None)
+        (OutputFormat::from_flags(self.json, self.json_lines), None)
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
@@ -257,64 +258,70 @@ impl Run for Arguments {
             let output = stdout().as_fd().try_clone_to_owned();
             let output = output.map_err(|error| Failure::new(FAILED, format!("standard output: {error}")))?;
             // A file has no lines that would be flushed one by one.
-            return far_end(stdin(), File::from(output)).map_err(|error| Failure::already_printed(error.code()));
+            return far_end(stdin(), File::from(output)).map_err(|error| Failure::already_printed(error.exit_code()));
         }
-        let options = self.options()?;
+        let options = self.copy_options()?;
         let interrupt = super::interrupt_flag()?;
-        let mut shown = Shown { terminal, is_line_open: false };
-        let done = copy(&options, &Arc::clone(&interrupt), &mut |event| shown.note(event));
+        let mut shown = CopyDisplay { terminal, is_line_open: false };
+        let done = copy_files(&options, &Arc::clone(&interrupt), &mut |event| shown.show_event(event));
         shown.close_line();
-        finish(&done.map_err(|error| explain(&error))?, terminal)
+        finish_copy(&done.map_err(|error| copy_failure(&error))?, terminal)
     }
 }
 
-fn finish(done: &CopyReport, terminal: &Terminal) -> Result<(), Failure> {
-    terminal.result(&report::copied(done));
+fn finish_copy(done: &CopyReport, terminal: &Terminal) -> Result<(), Failure> {
+    terminal.print_result(&report::copy_summary(done));
     terminal.print_content(Content::Copy { copy: Box::new(done.clone()) });
-    terminal.event(&Event::Copy(Box::new(done.clone())));
+    terminal.print_event(&Event::Copy(Box::new(done.clone())));
     if done.is_complete() { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 
-fn explain(error: &CopyError) -> Failure {
-    Failure::new(error.code(), error.to_string())
+fn copy_failure(error: &CopyError) -> Failure {
+    Failure::new(error.exit_code(), error.to_string())
 }
 
 /// Shows events as they happen; progress only on a terminal.
-struct Shown<'t> {
+struct CopyDisplay<'t> {
     terminal: &'t Terminal,
     is_line_open: bool,
 }
 
-impl Shown<'_> {
-    fn note(&mut self, event: CopyEvent) {
+impl CopyDisplay<'_> {
+    fn show_event(&mut self, event: CopyEvent) {
         match event {
             CopyEvent::Progress(progress) => {
                 if Terminal::can_redraw() {
-                    self.terminal.live(&report::copy_progress(&progress));
+                    self.terminal.print_live_status(&report::copy_progress(&progress));
                     self.is_line_open = true;
                 }
-                self.terminal.event(&Event::CopyProgress(progress));
+                self.terminal.print_event(&Event::CopyProgress(progress));
             }
-            CopyEvent::Note(text) => self.step(text, |terminal, text| terminal.progress(&report::paragraph(text, 0))),
+            CopyEvent::Note(text) => {
+                self.show_step(text, |terminal, text| terminal.print_progress(&report::paragraph(text, 0)))
+            }
             CopyEvent::WouldCopy(path) => {
-                self.step(format!("would copy {path}"), |terminal, text| terminal.result(&format!("{text}\n")));
+                self.show_step(format!("would copy {path}"), |terminal, text| {
+                    terminal.print_result(&format!("{text}\n"))
+                });
             }
             CopyEvent::Deleted(path) => {
-                self.step(format!("deleted {path}"), |terminal, text| terminal.progress(&format!("{text}\n")));
+                self.show_step(format!("deleted {path}"), |terminal, text| {
+                    terminal.print_progress(&format!("{text}\n"))
+                });
             }
         }
     }
 
-    fn step(&mut self, text: String, print: fn(&Terminal, &str)) {
+    fn show_step(&mut self, text: String, print: fn(&Terminal, &str)) {
         self.close_line();
         print(self.terminal, &text);
-        self.terminal.event(&Event::CopyNote(CopyNote { text }));
+        self.terminal.print_event(&Event::CopyNote(CopyNote { text }));
     }
 
     /// Leaves the line of progress.
     fn close_line(&mut self) {
         if std::mem::take(&mut self.is_line_open) {
-            self.terminal.progress("\n");
+            self.terminal.print_progress("\n");
         }
     }
 }
@@ -325,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_command_is_parted_at_its_spaces() {
-        let read = |text| words(text).map(|words| words.0);
+        let read = |text| parse_words(text).map(|words| words.0);
         assert_eq!(read("ssh -p 2222"), Ok(vec!["ssh".to_owned(), "-p".to_owned(), "2222".to_owned()]));
         assert_eq!(read("ssh  -F '/a b/c' \"\"").unwrap(), ["ssh", "-F", "/a b/c", ""]);
         assert!(read("").is_err() && read("ssh 'x").is_err());
@@ -340,15 +347,15 @@ mod tests {
 
     #[test]
     fn silence_is_bounded() {
-        assert_eq!(timeout("2"), Ok(Span::from_secs(2)));
-        assert!(["1", "3601", "x"].iter().all(|text| timeout(text).is_err()));
+        assert_eq!(parse_timeout("2"), Ok(Span::from_secs(2)));
+        assert!(["1", "3601", "x"].iter().all(|text| parse_timeout(text).is_err()));
     }
 
     #[test]
     fn ports_and_connections_are_bounded() {
-        assert_eq!((ports("5300-5310"), ports("5300")), (Ok((5300, 5310)), Ok((5300, 5300))));
-        assert!(["0-5", "9-5", "a", "1-70000"].iter().all(|text| ports(text).is_err()));
-        assert!(["0", "65", "x"].iter().all(|text| streams(text).is_err()));
-        assert!(streams("auto").is_ok_and(|streams| streams.0.is_none()));
+        assert_eq!((parse_port_range("5300-5310"), parse_port_range("5300")), (Ok((5300, 5310)), Ok((5300, 5300))));
+        assert!(["0-5", "9-5", "a", "1-70000"].iter().all(|text| parse_port_range(text).is_err()));
+        assert!(["0", "65", "x"].iter().all(|text| parse_stream_count(text).is_err()));
+        assert!(parse_stream_count("auto").is_ok_and(|streams| streams.0.is_none()));
     }
 }

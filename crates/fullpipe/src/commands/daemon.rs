@@ -25,7 +25,7 @@ pub(crate) fn is_detached() -> bool {
 ///
 /// Forking this process instead would take `unsafe`, and the folder stays the same so that relative paths keep their
 /// meaning.
-pub(crate) fn detach() -> Result<(), Failure> {
+pub(crate) fn restart_in_background() -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::new(FAILED, format!("cannot start in the background: {error}"));
     let mut command = detached_self().map_err(failed)?;
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
@@ -34,7 +34,7 @@ pub(crate) fn detach() -> Result<(), Failure> {
         BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
     }
     if !line.is_empty() {
-        Terminal::line(line.trim_end());
+        Terminal::print_line(line.trim_end());
         return Ok(());
     }
     let mut said = String::new();

@@ -1,22 +1,22 @@
-use fullpipe_experiment::{Interrupt, LabTarget, Target, VirtualTarget, run as run_loop};
-use fullpipe_lab::{Backend, Lab, Plan, check_congestion_control};
+use fullpipe_experiment::{ExperimentTarget, Interrupt, LabTarget, VirtualTarget, run as run_loop};
+use fullpipe_lab::{Backend, Lab, LabPlan, check_congestion_control};
 use fullpipe_record::{Content, Event, Experiment, Request, Steady};
 use fullpipe_report as report;
 use fullpipe_units::Span;
 
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
-use crate::values::{backend, some_test_time, whole};
+use crate::values::{integer_parser, parse_backend, some_test_time};
 
 /// The whole loop on an emulated path: predict, measure, fix, prove.
 ///
 /// Joins two hosts by an emulated long path, predicts and measures one TCP stream, names its limit, applies the best
 /// remedy, measures again, and undoes the remedy.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct DemoArguments {
     #[command(flatten)]
     emulated: EmulatedArguments,
     /// Congestion control: cubic, reno, bbr, …
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     )]
     time: Span,
     /// Seed of the random losses
-    #[arg(long, help_heading = "Lab", default_value_t = 1, value_parser = whole(0..=u64::MAX), value_name = "NUMBER")]
+    #[arg(long, help_heading = "Lab", default_value_t = 1, value_parser = integer_parser(0..=u64::MAX), value_name = "NUMBER")]
     seed: u64,
     /// Simulate the path and both hosts in virtual time instead of building a lab
     ///
@@ -46,50 +46,50 @@ pub(crate) struct Arguments {
     /// `tun` connects the hosts to the emulated link by TUN interfaces, `packet` by packet sockets. `auto` uses `tun`
     /// if /dev/net/tun can be opened, or else `packet`. `kernel` replaces the emulated link by the tbf and netem of the
     /// kernel, which support only rate, queue, loss and delay.
-    #[arg(long, help_heading = "Lab", default_value = "auto", value_parser = backend, value_name = "KIND")]
+    #[arg(long, help_heading = "Lab", default_value = "auto", value_parser = parse_backend, value_name = "KIND")]
     backend: Backend,
     #[command(flatten)]
     output: OutputArguments,
 }
 
-impl Run for Arguments {
+impl RunCommand for DemoArguments {
     fn output(&self) -> OutputChoice<'_> {
         self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let path = self.emulated.path()?;
-        let [sender, receiver] = self.emulated.changes()?;
+        let path = self.emulated.emulated_path()?;
+        let [sender, receiver] = self.emulated.host_changes()?;
         if self.is_virtual {
             let target = VirtualTarget::new(path, [&sender, &receiver], self.seed);
             return show_loop(self, &target, terminal);
         }
         check_congestion_control(&self.congestion)?;
-        terminal.progress(&report::begins(self.time, terminal.style()));
+        terminal.print_progress(&report::experiment_announcement(self.time, terminal.style()));
         let backend = self.backend;
-        let lab = Lab::start(&Plan { path, seed: self.seed, sender, receiver, backend, interactive: false })?;
+        let lab = Lab::start(&LabPlan { path, seed: self.seed, sender, receiver, backend, interactive: false })?;
         show_loop(self, &LabTarget::new(&lab), terminal)
     }
 }
 
 /// Runs the loop over `target` and prints its stages.
-fn show_loop(arguments: &Arguments, target: &dyn Target, terminal: &Terminal) -> Result<(), Failure> {
+fn show_loop(arguments: &DemoArguments, target: &dyn ExperimentTarget, terminal: &Terminal) -> Result<(), Failure> {
     let flag = super::interrupt_flag()?;
     let request =
         Request { congestion: Some(arguments.congestion.clone()), duration: arguments.time, ..Request::default() };
-    let mut progress = Progress { request: &request, steady: None, is_proof: false, terminal };
+    let mut progress = DemoProgress { request: &request, steady: None, is_proof: false, terminal };
     let experiment = run_loop(target, &request, Interrupt(&flag), &mut |event| {
-        terminal.event(event);
-        progress.show(event);
+        terminal.print_event(event);
+        progress.show_event(event);
     })?;
-    terminal.result(&report::result(&experiment, terminal.style()));
-    terminal.event(&Event::Experiment(Box::new(experiment.clone())));
+    terminal.print_result(&report::experiment_result(&experiment, terminal.style()));
+    terminal.print_event(&Event::Experiment(Box::new(experiment.clone())));
     terminal.print_content(Content::Experiment { experiment: Box::new(experiment.clone()) });
-    outcome(&experiment)
+    check_outcome(&experiment)
 }
 
 /// Prints the stages of the loop as text.
-struct Progress<'p> {
+struct DemoProgress<'p> {
     request: &'p Request,
     /// Steady part of the last measurement.
     steady: Option<Steady>,
@@ -98,39 +98,39 @@ struct Progress<'p> {
     terminal: &'p Terminal,
 }
 
-impl Progress<'_> {
-    fn show(&mut self, event: &Event) {
+impl DemoProgress<'_> {
+    fn show_event(&mut self, event: &Event) {
         let style = self.terminal.style();
-        let print = |text: &str| self.terminal.progress(text);
+        let print = |text: &str| self.terminal.print_progress(text);
         match event {
             Event::Predicted(predicted) => {
-                print(&report::path(&predicted.path, &predicted.prediction, style));
+                print(&report::path_text(&predicted.path, &predicted.prediction, style));
                 print(&format!("\n{}\n", report::interval_head(self.request, style)));
             }
             Event::Interval(interval) => {
                 print(&format!("{}\n", report::interval_line(self.request, interval, style)));
             }
             Event::Measurement(measurement) => {
-                print(&report::figures(measurement, style));
+                print(&report::measurement_figures(measurement, style));
                 if let Some(verdict) = measurement.limit.as_ref().filter(|_| !self.is_proof) {
-                    print(&report::judged(verdict, style));
+                    print(&report::verdict_text(verdict, style));
                 }
                 self.steady = measurement.summary.steady;
             }
-            Event::Remedies(remedies) => print(&report::remedies(remedies, self.steady, style)),
+            Event::Remedies(remedies) => print(&report::remedies_text(remedies, self.steady, style)),
             Event::Applied(applied) => {
                 print(&report::proof_begins(&applied.remedy, &applied.prediction, style));
                 print(&format!("\n{}\n", report::interval_head(self.request, style)));
                 self.is_proof = true;
             }
-            Event::Undone(undone) => print(&report::undone(undone, style)),
+            Event::Undone(undone) => print(&report::undo_text(undone, style)),
             _ => {}
         }
     }
 }
 
 /// Fails if an experiment was cut short, is invalid, or could not be undone.
-fn outcome(experiment: &Experiment) -> Result<(), Failure> {
+fn check_outcome(experiment: &Experiment) -> Result<(), Failure> {
     let measurements = [Some(&experiment.measurement), experiment.proof.as_ref().map(|proof| &proof.measurement)];
     let mut measurements = measurements.into_iter().flatten();
     let is_restored = experiment.undone.as_ref().is_none_or(|undone| undone.restored);

@@ -16,7 +16,7 @@ pub(crate) fn name_of(file: &str) -> &str {
 ///
 /// # Errors
 /// Fails if the file cannot be read, or is no document.
-pub(crate) fn read(file: &str) -> Result<Document, Failure> {
+pub(crate) fn read_document(file: &str) -> Result<Document, Failure> {
     Document::from_json(text_of(file)?.as_bytes()).map_err(|error| not_a_document(name_of(file), &error))
 }
 

@@ -35,7 +35,7 @@ impl EmulatedArguments {
     ///
     /// # Errors
     /// Fails if the text of `--path` is no path.
-    pub(crate) fn path(&self) -> Result<Path, Failure> {
+    pub(crate) fn emulated_path(&self) -> Result<Path, Failure> {
         self.path_with(&[])
     }
 
@@ -46,11 +46,12 @@ impl EmulatedArguments {
     pub(crate) fn path_with(&self, keys: &[String]) -> Result<Path, Failure> {
         let pairs: Vec<&str> = self.path.iter().chain(keys).map(String::as_str).collect();
         if pairs.is_empty() {
-            return Ok(PathSpec::demo().path()?);
+            return Ok(PathSpec::demo_path().to_path()?);
         }
-        let path =
-            parse_path_flag_with(&pairs.join(","), &PathSpec::demo(), &|file| read_sibling(FilePath::new(""), file))
-                .map_err(|error| in_flag(if keys.is_empty() { "--path" } else { "the path" }, &error))?;
+        let path = parse_path_flag_with(&pairs.join(","), &PathSpec::demo_path(), &|file| {
+            read_sibling(FilePath::new(""), file)
+        })
+        .map_err(|error| in_flag(if keys.is_empty() { "--path" } else { "the path" }, &error))?;
         if path.forward.effects.opportunities.is_some() && keys.iter().any(|key| key.starts_with("rate=")) {
             let why = "--bandwidth: the trace in --path takes the place of a rate; leave one of them out";
             return Err(Failure::new(USAGE, why));
@@ -62,12 +63,12 @@ impl EmulatedArguments {
     ///
     /// # Errors
     /// Fails if the text of a flag is no list of settings.
-    pub(crate) fn changes(&self) -> Result<[Vec<Change>; 2], Failure> {
-        Ok([changes("--sender", self.sender.as_deref())?, changes("--receiver", self.receiver.as_deref())?])
+    pub(crate) fn host_changes(&self) -> Result<[Vec<Change>; 2], Failure> {
+        Ok([parse_changes("--sender", self.sender.as_deref())?, parse_changes("--receiver", self.receiver.as_deref())?])
     }
 }
 
-fn changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>, Failure> {
+fn parse_changes(flag: &str, text: Option<&str>) -> Result<Vec<Change>, Failure> {
     text.map_or_else(|| Ok(Vec::new()), |text| parse_host_flag(text).map_err(|error| in_flag(flag, &error)))
 }
 

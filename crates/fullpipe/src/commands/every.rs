@@ -8,15 +8,15 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
 use crate::failure::{Failure, INTERRUPTED, USAGE};
-use crate::terminal::{Format, Terminal};
-use crate::values::duration;
+use crate::terminal::{OutputFormat, Terminal};
+use crate::values::parse_duration;
 
 /// Interval of the checks for Ctrl-C.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reads an interval: seconds where no unit is given.
-pub(crate) fn interval(text: &str) -> Result<Span, String> {
-    let interval = duration(text)?;
+pub(crate) fn parse_interval(text: &str) -> Result<Span, String> {
+    let interval = parse_duration(text)?;
     let range = Span::from_secs(1)..=Span::from_secs(366 * 86_400);
     if range.contains(&interval) { Ok(interval) } else { Err("the interval must be from 1 s to a year".to_owned()) }
 }
@@ -24,10 +24,10 @@ pub(crate) fn interval(text: &str) -> Result<Span, String> {
 /// Returns the local time of an RFC 3339 timestamp, with its offset from UTC; the time now if it is none.
 pub(crate) fn local_time(timestamp: &str) -> String {
     let moment = timestamp.parse::<Timestamp>().map(|moment| moment.to_zoned(TimeZone::system()));
-    stamp(&moment.unwrap_or_else(|_| Zoned::now()))
+    timestamp_text(&moment.unwrap_or_else(|_| Zoned::now()))
 }
 
-fn stamp(moment: &Zoned) -> String {
+fn timestamp_text(moment: &Zoned) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }
 
@@ -36,7 +36,7 @@ fn stamp(moment: &Zoned) -> String {
 ///
 /// # Errors
 /// Fails if the user interrupted, or if the command line is wrong.
-pub(crate) fn repeat(
+pub(crate) fn run_repeatedly(
     every: Span,
     flag: &AtomicBool,
     terminal: &Terminal,
@@ -47,10 +47,10 @@ pub(crate) fn repeat(
     loop {
         match once() {
             Err(failure) if [INTERRUPTED, USAGE].contains(&failure.code) => return Err(failure),
-            Err(failure) if terminal.format() == Format::Text && !failure.message.is_empty() => {
-                Terminal::print_error(&format!("{}  {}", stamp(&Zoned::now()), failure.message));
+            Err(failure) if terminal.format() == OutputFormat::Text && !failure.message.is_empty() => {
+                Terminal::print_error(&format!("{}  {}", timestamp_text(&Zoned::now()), failure.message));
             }
-            Err(failure) => terminal.failure(&failure),
+            Err(failure) => terminal.print_failure(&failure),
             Ok(()) => {}
         }
         while next <= Instant::now() {
@@ -71,11 +71,11 @@ mod tests {
 
     #[test]
     fn an_interval_may_be_hours() {
-        assert_eq!(interval("1h"), Ok(Span::from_secs(3600)));
-        assert_eq!(interval("30"), Ok(Span::from_secs(30)));
-        assert_eq!(interval("1500ms"), Ok(Span::from_millis(1500)));
+        assert_eq!(parse_interval("1h"), Ok(Span::from_secs(3600)));
+        assert_eq!(parse_interval("30"), Ok(Span::from_secs(30)));
+        assert_eq!(parse_interval("1500ms"), Ok(Span::from_millis(1500)));
         for text in ["0", "0.5", "-1h", "h", "9999h", "99999999999999999999h", "soon"] {
-            assert!(interval(text).is_err(), "{text}");
+            assert!(parse_interval(text).is_err(), "{text}");
         }
     }
 }

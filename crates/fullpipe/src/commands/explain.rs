@@ -3,38 +3,38 @@
 use fullpipe_record::LegalVerdict;
 use fullpipe_report as report;
 
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::failure::{Failure, USAGE};
 use crate::terminal::Terminal;
 
 /// The meaning of a verdict, what shows it, and what to do.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ExplainArguments {
     /// Kind, cause or both: loss, policer, loss/policer
     ///
     /// Without it, all verdicts are listed.
     verdict: Option<String>,
 }
 
-impl Run for Arguments {
+impl RunCommand for ExplainArguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let found = self.verdict.as_deref().map_or_else(all, matching);
+        let found = self.verdict.as_deref().map_or_else(all_verdicts, matching_verdicts);
         match found.as_slice() {
             [] => {
                 let wanted = self.verdict.as_deref().unwrap_or_default();
-                let near = nearest(wanted).map_or_else(String::new, |name| format!(", but there is {name}"));
+                let near = nearest_name(wanted).map_or_else(String::new, |name| format!(", but there is {name}"));
                 Err(Failure::new(
                     USAGE,
                     format!("there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"),
                 ))
             }
             [one] => {
-                terminal.result(&report::markdown(one.page(), terminal.style()));
+                terminal.print_result(&report::markdown_text(one.documentation_page(), terminal.style()));
                 Ok(())
             }
             several => {
                 let rows = several.iter().map(|verdict| (verdict.name().to_owned(), in_one_line(*verdict)));
-                terminal.result(&report::name_list(&rows.collect::<Vec<_>>()));
+                terminal.print_result(&report::name_list(&rows.collect::<Vec<_>>()));
                 Ok(())
             }
         }
@@ -42,26 +42,26 @@ impl Run for Arguments {
 }
 
 /// Returns one verdict a page, in the order of the table.
-fn all() -> Vec<LegalVerdict> {
+fn all_verdicts() -> Vec<LegalVerdict> {
     let mut verdicts = LegalVerdict::ALL.to_vec();
     verdicts.dedup_by_key(|verdict| verdict.name());
     verdicts
 }
 
 /// Returns the verdicts of this name, or of which this is a part, or else a word.
-fn matching(wanted: &str) -> Vec<LegalVerdict> {
+fn matching_verdicts(wanted: &str) -> Vec<LegalVerdict> {
     let wanted = wanted.to_lowercase();
     let of = |is_wanted: &dyn Fn(&str) -> bool| -> Vec<LegalVerdict> {
-        all().into_iter().filter(|verdict| is_wanted(verdict.name())).collect()
+        all_verdicts().into_iter().filter(|verdict| is_wanted(verdict.name())).collect()
     };
     let exact = of(&|name| name == wanted || name.split('/').any(|part| part == wanted));
     if exact.is_empty() { of(&|name| name.split(['/', '-']).any(|word| word == wanted)) } else { exact }
 }
 
 /// Returns the kind, the cause or the name of a verdict that is spelled most like `wanted`, if any is alike.
-fn nearest(wanted: &str) -> Option<&'static str> {
+fn nearest_name(wanted: &str) -> Option<&'static str> {
     let wanted = wanted.to_lowercase();
-    let names = || all().into_iter().map(LegalVerdict::name);
+    let names = || all_verdicts().into_iter().map(LegalVerdict::name);
     let parts = names().flat_map(|name| name.split('/')).chain(names());
     let distance = |name: &&str| edit_distance(&wanted, name);
     parts.min_by_key(distance).filter(|name| distance(name) * 3 <= name.len())
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_verdict_is_found_by_its_name_or_a_part_of_it() {
-        let names = |wanted| matching(wanted).into_iter().map(LegalVerdict::name).collect::<Vec<_>>();
+        let names = |wanted| matching_verdicts(wanted).into_iter().map(LegalVerdict::name).collect::<Vec<_>>();
         assert_eq!(names("loss/policer"), ["loss/policer"]);
         assert_eq!(names("policer"), ["loss/policer"]);
         assert_eq!(names("cpu"), ["cpu/user", "cpu/system", "cpu/stolen"]);
@@ -114,14 +114,14 @@ mod tests {
             ("nothing-like-it", None),
             ("", None),
         ] {
-            assert_eq!(nearest(wanted), name, "{wanted}");
+            assert_eq!(nearest_name(wanted), name, "{wanted}");
         }
         assert_eq!(edit_distance("kitten", "sitting"), 3);
     }
 
     #[test]
     fn each_verdict_of_the_list_has_a_line_of_its_own() {
-        let lines: Vec<String> = all().into_iter().map(in_one_line).collect();
+        let lines: Vec<String> = all_verdicts().into_iter().map(in_one_line).collect();
         assert!(lines.iter().all(|line| line.len() > 10 && !line.contains(['|', '['])), "{lines:?}");
         let distinct: std::collections::BTreeSet<&String> = lines.iter().collect();
         assert_eq!(distinct.len(), lines.len(), "{lines:?}");

@@ -5,14 +5,14 @@ use std::io::Write;
 use fullpipe_record::{Content, Document, StoredDocument};
 use fullpipe_store::{csv_head, csv_rows};
 
-use crate::terminal::{Format, Terminal};
+use crate::terminal::{OutputFormat, Terminal};
 
 /// Prints documents with their facts: an object a line with `Format::JsonLines`, and else CSV, a row a fact.
-pub(crate) fn print(documents: Vec<StoredDocument>, format: Format) {
-    let mut out = Terminal::stream();
+pub(crate) fn print_facts(documents: Vec<StoredDocument>, format: OutputFormat) {
+    let mut out = Terminal::output_stream();
     // A reader that went away, as `head` does, is no failure.
     let _ = match format {
-        Format::JsonLines => documents.into_iter().try_for_each(|document| {
+        OutputFormat::JsonLines => documents.into_iter().try_for_each(|document| {
             let line = Document::new(Content::Stored { stored: vec![document] });
             writeln!(out, "{}", serde_json::to_string(&line).unwrap_or_default())
         }),

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fullpipe_record::{Event, Measurement};
-use fullpipe_scenario::Grid;
+use fullpipe_scenario::ScenarioGrid;
 use serde_json::json;
 
 use crate::failure::{FAILED, Failure};
@@ -17,7 +17,7 @@ const MAX_RUNS: u32 = 9_999;
 #[derive(Debug)]
 pub(crate) struct GridRuns<'g> {
     folder: PathBuf,
-    grid: &'g Grid,
+    grid: &'g ScenarioGrid,
     /// The cell that is being measured, from 1.
     number: usize,
     /// The first run that could not be kept.
@@ -27,18 +27,18 @@ pub(crate) struct GridRuns<'g> {
 impl<'g> GridRuns<'g> {
     /// # Errors
     /// Fails if the folder cannot be made.
-    pub(crate) fn in_folder(folder: &Path, grid: &'g Grid) -> Result<Self, Failure> {
+    pub(crate) fn in_folder(folder: &Path, grid: &'g ScenarioGrid) -> Result<Self, Failure> {
         let failed = |error| Failure::new(FAILED, format!("cannot make the folder {}: {error}", folder.display()));
         fs::create_dir_all(folder).map_err(failed)?;
         Ok(Self { folder: folder.to_owned(), grid, number: 0, failed: None })
     }
 
     /// Keeps the run that `event` is of, if it is valid.
-    pub(crate) fn see(&mut self, event: &Event) {
+    pub(crate) fn observe_event(&mut self, event: &Event) {
         match event {
             Event::CellBegan(cell) => self.number = cell.number as usize,
             Event::Measurement(run) if run.validity.is_valid() && self.failed.is_none() => {
-                self.failed = self.keep(run).err();
+                self.failed = self.keep_run(run).err();
             }
             _ => {}
         }
@@ -46,11 +46,11 @@ impl<'g> GridRuns<'g> {
 
     /// # Errors
     /// Fails if a run could not be kept.
-    pub(crate) fn result(self) -> Result<(), Failure> {
+    pub(crate) fn into_result(self) -> Result<(), Failure> {
         self.failed.map_or(Ok(()), |message| Err(Failure::new(FAILED, message)))
     }
 
-    fn keep(&self, run: &Measurement) -> Result<(), String> {
+    fn keep_run(&self, run: &Measurement) -> Result<(), String> {
         let Some(cell) = self.number.checked_sub(1).and_then(|index| self.grid.cells.get(index)) else {
             return Ok(());
         };

@@ -6,22 +6,22 @@ use fullpipe_store::Store;
 use jiff::Timestamp;
 
 use super::keep::PlaceArgument;
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::output::{JsonArgument, OutputChoice};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
-use crate::values::ago;
+use crate::values::parse_past_time;
 
 /// Show what changed on the way to a host, and when.
 ///
 /// Shows the runs towards HOST that the archive keeps: a series for each path, load and direction, with the medians of
 /// each day. Runs that are invalid take no part.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct HistoryArguments {
     /// The other end, by name or address
     host: String,
     /// Runs since this time: 30d, 12h, 2026-03-12
-    #[arg(long, value_parser = ago, value_name = "TIME")]
+    #[arg(long, value_parser = parse_past_time, value_name = "TIME")]
     since: Option<Timestamp>,
     #[command(flatten)]
     json: JsonArgument,
@@ -32,14 +32,14 @@ pub(crate) struct Arguments {
     place: PlaceArgument,
 }
 
-impl Run for Arguments {
+impl RunCommand for HistoryArguments {
     fn output(&self) -> OutputChoice<'_> {
         (self.json.output_choice().0, self.html.as_deref())
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let history = Store::open(&self.place.location()?)?.history(&self.host, self.since)?;
-        terminal.result(&report::history(&history, terminal.style()));
+        let history = Store::open(&self.place.location()?)?.host_history(&self.host, self.since)?;
+        terminal.print_result(&report::history_text(&history, terminal.style()));
         terminal.print_content(Content::History { history: Box::new(history) });
         Ok(())
     }

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Subcommand;
-use fullpipe_calc::{Hosts, calculate};
+use fullpipe_calc::{HostPair, calculate};
 use fullpipe_host::{
-    ApplyOptions, JournalDir, JournalError, SysctlTree, System, advise, allowances, check, inspect, is_network_sysctl,
-    managers, planned, show, usual_path, who_else,
+    ApplyOptions, HostSystem, JournalDir, JournalError, SysctlTree, advise_changes, buffer_allowances, check_changes,
+    host_report, inspect_host, is_network_sysctl, preview_changes, setting_managers, usual_path, who_else,
 };
 use fullpipe_record::{Change, Content, HostAdvice, HostApplied, HostUndone, Inputs};
 use fullpipe_report as report;
@@ -23,11 +23,11 @@ use fullpipe_sys::ignore_terminal_signals;
 use fullpipe_units::{BitRate, SegCount, Span, is_one_line};
 
 use super::state::state_folder;
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::output::{JsonArgument, OutputChoice};
 use crate::failure::{FAILED, Failure, USAGE};
-use crate::terminal::{Format, Terminal};
-use crate::values::{capacity, duration, whole};
+use crate::terminal::{OutputFormat, Terminal};
+use crate::values::{integer_parser, parse_capacity, parse_duration};
 
 const APPLY_HELP: &str = "\
 Settings are written as they are called:
@@ -41,13 +41,13 @@ Settings are written as they are called:
 
 /// This host's settings: show, advise, apply with a way back, undo.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct HostArguments {
     #[command(subcommand)]
-    action: Action,
+    action: HostAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum HostAction {
     /// Show the settings that matter for bulk transfers
     Show {
         #[command(flatten)]
@@ -58,10 +58,10 @@ enum Action {
     /// List changes for a path, with the reason and the risk of each
     Advise {
         /// Round-trip time of the path: 173ms
-        #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = rtt)]
+        #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = parse_rtt)]
         rtt: Span,
         /// Capacity of the path: 100Mbit/s, 1G
-        #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = capacity)]
+        #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = parse_capacity)]
         bandwidth: BitRate,
         /// Parallel streams over the path
         #[arg(
@@ -71,7 +71,7 @@ enum Action {
             help_heading = "Path",
             value_name = "N",
             default_value_t = 1,
-            value_parser = whole(1..=128_u16)
+            value_parser = integer_parser(1..=128_u16)
         )]
         streams: u16,
         #[command(flatten)]
@@ -83,7 +83,7 @@ enum Action {
         /// Changes; with --rtt and --bandwidth, those of `host advise`
         #[arg(
             value_name = "SETTING=VALUE",
-            value_parser = setting,
+            value_parser = parse_setting,
             required_unless_present = "rtt",
             conflicts_with = "rtt"
         )]
@@ -94,7 +94,7 @@ enum Action {
         #[arg(long)]
         dry_run: bool,
         /// Undo everything after so long, unless Enter or `host confirm` keeps it
-        #[arg(long, value_name = "TIME", value_parser = temporary, conflicts_with_all = ["dry_run", "persist"])]
+        #[arg(long, value_name = "TIME", value_parser = parse_temporary_time, conflicts_with_all = ["dry_run", "persist"])]
         temporary: Option<Span>,
         /// Set the sysctls at each boot too, by a file in /etc/sysctl.d
         #[arg(long)]
@@ -128,7 +128,7 @@ enum Action {
     Watch {
         #[arg(long)]
         id: String,
-        #[arg(long, value_parser = duration)]
+        #[arg(long, value_parser = parse_duration)]
         after: Span,
         #[command(flatten)]
         journal: JournalFolder,
@@ -138,10 +138,10 @@ enum Action {
 #[derive(Debug, clap::Args)]
 struct MaybePath {
     /// Round-trip time of the path: 173ms
-    #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = rtt, requires = "bandwidth")]
+    #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = parse_rtt, requires = "bandwidth")]
     rtt: Option<Span>,
     /// Capacity of the path: 100Mbit/s, 1G
-    #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = capacity, requires = "rtt")]
+    #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = parse_capacity, requires = "rtt")]
     bandwidth: Option<BitRate>,
     /// Parallel streams over the path
     #[arg(
@@ -151,13 +151,13 @@ struct MaybePath {
         help_heading = "Path",
         value_name = "N",
         default_value_t = 1,
-        value_parser = whole(1..=128_u16)
+        value_parser = integer_parser(1..=128_u16)
     )]
     streams: u16,
 }
 
 impl MaybePath {
-    fn stated(&self) -> Option<(Span, BitRate)> {
+    fn rtt_and_bandwidth(&self) -> Option<(Span, BitRate)> {
         self.rtt.zip(self.bandwidth)
     }
 }
@@ -173,7 +173,7 @@ pub(crate) struct JournalFolder {
 }
 
 impl JournalFolder {
-    pub(crate) fn path(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn folder_path(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.journal {
             return std::path::absolute(folder).map_err(|error| Failure::new(USAGE, format!("--journal: {error}")));
         }
@@ -185,85 +185,85 @@ impl JournalFolder {
     }
 
     fn open(&self) -> Result<JournalDir, Failure> {
-        Ok(JournalDir::open(&self.path()?, System::of_this_host())?)
+        Ok(JournalDir::open(&self.folder_path()?, HostSystem::of_this_host())?)
     }
 }
 
-impl Run for Arguments {
+impl RunCommand for HostArguments {
     fn output(&self) -> OutputChoice<'_> {
         match self.action {
-            Action::Show { json, .. }
-            | Action::Advise { json, .. }
-            | Action::Apply { json, .. }
-            | Action::Undo { json, .. } => json.output_choice(),
-            Action::Confirm { .. } | Action::Watch { .. } => (Format::Text, None),
+            HostAction::Show { json, .. }
+            | HostAction::Advise { json, .. }
+            | HostAction::Apply { json, .. }
+            | HostAction::Undo { json, .. } => json.output_choice(),
+            HostAction::Confirm { .. } | HostAction::Watch { .. } => (OutputFormat::Text, None),
         }
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         match &self.action {
-            Action::Show { path, .. } => show_settings(path, terminal),
-            Action::Advise { rtt, bandwidth, streams, .. } => {
-                let advice = advice(*rtt, *bandwidth, *streams)?;
-                terminal.result(&report::host_advice(&advice, terminal.style()));
+            HostAction::Show { path, .. } => show_settings(path, terminal),
+            HostAction::Advise { rtt, bandwidth, streams, .. } => {
+                let advice = advise_host(*rtt, *bandwidth, *streams)?;
+                terminal.print_result(&report::host_advice(&advice, terminal.style()));
                 terminal.print_content(Content::HostAdvice { host_advice: Box::new(advice) });
                 Ok(())
             }
-            Action::Apply { settings, path, dry_run, temporary, persist, journal, .. } => {
-                let (changes, notes) = wanted(settings, path)?;
+            HostAction::Apply { settings, path, dry_run, temporary, persist, journal, .. } => {
+                let (changes, notes) = wanted_changes(settings, path)?;
                 let options = ApplyOptions { persist: *persist, temporary: *temporary };
-                apply(&changes, notes, options, *dry_run, journal, terminal)
+                apply_changes(&changes, notes, options, *dry_run, journal, terminal)
             }
-            Action::Confirm { journal } => {
-                journal.open()?.confirm()?;
-                terminal.result("What was applied for a time stays; `fullpipe host undo` puts back what was.\n");
+            HostAction::Confirm { journal } => {
+                journal.open()?.confirm_pending()?;
+                terminal.print_result("What was applied for a time stays; `fullpipe host undo` puts back what was.\n");
                 Ok(())
             }
-            Action::Undo { forget, journal, .. } => {
-                let undone = journal.open()?.undo(*forget)?;
-                stated(undone, terminal)
+            HostAction::Undo { forget, journal, .. } => {
+                let undone = journal.open()?.undo_changes(*forget)?;
+                check_undone(undone, terminal)
             }
-            Action::Watch { id, after, journal } => watch(id, *after, journal),
+            HostAction::Watch { id, after, journal } => run_watchdog(id, *after, journal),
         }
     }
 }
 
 fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result<(), Failure> {
-    let system = System::of_this_host();
-    let mut shown = show(&system)?;
-    if let Some((rtt, bandwidth)) = path.stated() {
-        let settings = inspect(&SysctlTree::of_this_host())?;
-        shown.allows = allowances(&settings, &usual_path(rtt, bandwidth), path.streams);
+    let system = HostSystem::of_this_host();
+    let mut shown = host_report(&system)?;
+    if let Some((rtt, bandwidth)) = path.rtt_and_bandwidth() {
+        let settings = inspect_host(&SysctlTree::of_this_host())?;
+        shown.allows = buffer_allowances(&settings, &usual_path(rtt, bandwidth), path.streams);
     }
-    terminal.result(&report::host_settings(&shown, path.stated(), terminal.style()));
+    terminal.print_result(&report::host_settings(&shown, path.rtt_and_bandwidth(), terminal.style()));
     terminal.print_content(Content::HostSettings { host_settings: Box::new(shown) });
     Ok(())
 }
 
 /// Returns the settings with which this host fills the path, as far as it has the memory for them.
-fn advice(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice, Failure> {
-    let shown = show(&System::of_this_host())?;
-    let settings = inspect(&SysctlTree::of_this_host())?;
+fn advise_host(rtt: Span, bandwidth: BitRate, streams: u16) -> Result<HostAdvice, Failure> {
+    let shown = host_report(&HostSystem::of_this_host())?;
+    let settings = inspect_host(&SysctlTree::of_this_host())?;
     let inputs = Inputs { bandwidth: Some(bandwidth), rtt: Some(rtt), streams: Some(streams), ..Inputs::default() };
-    let hosts = Hosts { sender: settings.clone(), receiver: settings.clone() };
+    let hosts = HostPair { sender: settings.clone(), receiver: settings.clone() };
     let improvement = calculate(&inputs, &hosts, &[])?.improvement;
     let changes = improvement.map_or_else(Vec::new, |improvement| improvement.changes);
-    Ok(advise(&shown, &settings, &usual_path(rtt, bandwidth), streams, &changes))
+    Ok(advise_changes(&shown, &settings, &usual_path(rtt, bandwidth), streams, &changes))
 }
 
 /// Returns the changes that the user states, or else those that are advised for the path, with notes on them.
-fn wanted(settings: &[Vec<Change>], path: &MaybePath) -> Result<(Vec<Change>, Vec<String>), Failure> {
-    if let Some((rtt, bandwidth)) = path.stated() {
-        let advice = advice(rtt, bandwidth, path.streams)?;
+fn wanted_changes(settings: &[Vec<Change>], path: &MaybePath) -> Result<(Vec<Change>, Vec<String>), Failure> {
+    if let Some((rtt, bandwidth)) = path.rtt_and_bandwidth() {
+        let advice = advise_host(rtt, bandwidth, path.streams)?;
         return Ok((advice.changes.into_iter().map(|advised| advised.change).collect(), advice.notes));
     }
     let changes = settings.concat();
-    let planned = planned(&System::of_this_host(), &changes, false)?;
+    let planned = preview_changes(&HostSystem::of_this_host(), &changes, false)?;
     let names: Vec<&str> = planned.iter().map(|change| change.setting.as_str()).collect();
-    Ok((changes, who_else(&managers(Path::new("/")), &names)))
+    Ok((changes, who_else(&setting_managers(Path::new("/")), &names)))
 }
 
-fn apply(
+fn apply_changes(
     changes: &[Change],
     notes: Vec<String>,
     options: ApplyOptions,
@@ -273,12 +273,12 @@ fn apply(
 ) -> Result<(), Failure> {
     let mut applied = HostApplied { changes: Vec::new(), dry_run, temporary: options.temporary, notes };
     if dry_run {
-        applied.changes = planned(&System::of_this_host(), changes, options.persist)?;
+        applied.changes = preview_changes(&HostSystem::of_this_host(), changes, options.persist)?;
         stated_applied(applied, terminal);
         return Ok(());
     }
     // Before there is a folder for a journal that is not to be.
-    check(&System::of_this_host(), changes, options.persist)?;
+    check_changes(&HostSystem::of_this_host(), changes, options.persist)?;
     let mut watched = None;
     let mut begun = |id: &str| -> io::Result<()> {
         if let Some(time) = options.temporary {
@@ -288,7 +288,7 @@ fn apply(
         Ok(())
     };
     let journal_dir = journal.open()?;
-    applied.changes = journal_dir.apply(changes, options, &mut begun, &mut |_| {})?;
+    applied.changes = journal_dir.apply_changes(changes, options, &mut begun, &mut |_| {})?;
     // The lock goes, so that somebody may confirm.
     drop(journal_dir);
     stated_applied(applied, terminal);
@@ -299,13 +299,13 @@ fn apply(
 }
 
 fn stated_applied(applied: HostApplied, terminal: &Terminal) {
-    terminal.result(&report::host_applied(&applied, terminal.style()));
+    terminal.print_result(&report::host_applied(&applied, terminal.style()));
     terminal.print_content(Content::HostApplied { host_applied: Box::new(applied) });
 }
 
 /// Fails if a setting was left as it is or a journal could not be read: then not all is as it was before.
-fn stated(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
-    terminal.result(&report::host_undone(&undone, terminal.style()));
+fn check_undone(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
+    terminal.print_result(&report::host_undone(&undone, terminal.style()));
     let whole = undone.left.is_empty() && undone.unreadable.is_empty();
     terminal.print_content(Content::HostUndone { host_undone: Box::new(undone) });
     if whole { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
@@ -313,22 +313,22 @@ fn stated(undone: HostUndone, terminal: &Terminal) -> Result<(), Failure> {
 
 /// Waits for Enter. Undoes everything if the time ends without it, as the watchdog would.
 fn confirm_or_take_back(id: &str, until: Instant, journal: &JournalFolder, terminal: &Terminal) -> Result<(), Failure> {
-    terminal.progress("Enter keeps it. ");
+    terminal.print_progress("Enter keeps it. ");
     if Terminal::enter_before(until) {
         // Another process may have confirmed or undone it meanwhile.
-        journal.open()?.confirm()?;
-        terminal.result("It stays; `fullpipe host undo` puts back what was.\n");
+        journal.open()?.confirm_pending()?;
+        terminal.print_result("It stays; `fullpipe host undo` puts back what was.\n");
         return Ok(());
     }
-    terminal.progress("\n");
+    terminal.print_progress("\n");
     let undone = journal.open()?.undo_unless_confirmed(id)?;
-    stated(undone, terminal)
+    check_undone(undone, terminal)
 }
 
 /// Starts the process that undoes apply `id` when its time ends, and waits until it runs.
 fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<()> {
     const TIMEOUT: Duration = Duration::from_secs(10);
-    let folder = journal.path().map_err(|failure| io::Error::other(failure.message))?;
+    let folder = journal.folder_path().map_err(|failure| io::Error::other(failure.message))?;
     // The process at a terminal undoes it and reports that. This process does so if that one was killed.
     let time = if Terminal::can_ask() { time + Span::from_secs(5) } else { time };
     let mut command = Command::new("/proc/self/exe");
@@ -361,7 +361,7 @@ const READY: &str = "ready\n";
 
 /// Undoes the apply after its time, or when it is asked to end, unless it was confirmed or undone. Outlives the
 /// terminal and the process that started it.
-fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> {
+fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> {
     let until = Instant::now() + Duration::from(after);
     ignore_terminal_signals();
     let asked_to_end = Arc::new(AtomicBool::new(false));
@@ -369,10 +369,10 @@ fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> 
         .map_err(|error| Failure::new(FAILED, format!("cannot listen for signals: {error}")))?;
     // It leads its group only where somebody else made it, and then has a session of its own already.
     let _ = rustix::process::setsid();
-    Terminal::line(READY.trim_end());
-    let folder = journal.path()?;
+    Terminal::print_line(READY.trim_end());
+    let folder = journal.folder_path()?;
     while Instant::now() < until && !asked_to_end.load(Ordering::Relaxed) {
-        if !waits(id, &folder) {
+        if !is_unconfirmed(id, &folder) {
             return Ok(());
         }
         thread::sleep(CHECKS_EVERY.min(until.saturating_duration_since(Instant::now())));
@@ -380,7 +380,7 @@ fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> 
     let taken_back = take_back(id, &folder);
     if let Err(why) = &taken_back {
         // Its output is not read.
-        log(Path::new("/dev/log"), why);
+        write_syslog(Path::new("/dev/log"), why);
     }
     taken_back.map_err(|why| Failure::new(FAILED, why))
 }
@@ -389,15 +389,15 @@ fn watch(id: &str, after: Span, journal: &JournalFolder) -> Result<(), Failure> 
 const CHECKS_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns true if apply `id` is still to be confirmed. Who removes the folder gives the journal up.
-fn waits(id: &str, folder: &Path) -> bool {
-    let pending = || JournalDir::open(folder, System::of_this_host())?.is_pending(id);
+fn is_unconfirmed(id: &str, folder: &Path) -> bool {
+    let pending = || JournalDir::open(folder, HostSystem::of_this_host())?.is_pending(id);
     folder.exists() && pending().unwrap_or(true)
 }
 
 fn take_back(id: &str, folder: &Path) -> Result<(), String> {
     // A process that holds the lock longer than usual may still release it.
     for _ in 0..LOCK_ATTEMPTS {
-        let undone = match JournalDir::open(folder, System::of_this_host()) {
+        let undone = match JournalDir::open(folder, HostSystem::of_this_host()) {
             Err(JournalError::Busy { .. }) => continue,
             opened => opened.and_then(|journal_dir| journal_dir.undo_unless_confirmed(id)),
         };
@@ -412,7 +412,7 @@ fn take_back(id: &str, folder: &Path) -> Result<(), String> {
 }
 
 /// Writes a line of the severity "error" to the system's log at `socket`, where there is one (RFC 3164).
-fn log(socket: &Path, why: &str) {
+fn write_syslog(socket: &Path, why: &str) {
     let line = format!("<3>fullpipe: what `host apply --temporary` had changed is not all back: {why}");
     let _ = UnixDatagram::unbound().and_then(|log| log.send_to(line.as_bytes(), socket));
 }
@@ -420,20 +420,20 @@ fn log(socket: &Path, why: &str) {
 /// Attempts to lock the journal, of ten seconds each.
 const LOCK_ATTEMPTS: u32 = 60;
 
-fn rtt(text: &str) -> Result<Span, String> {
+fn parse_rtt(text: &str) -> Result<Span, String> {
     let rtt: Span = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
     let possible = rtt > Span::ZERO && rtt <= Span::from_secs(3600);
     possible.then_some(rtt).ok_or_else(|| "it must be above 0 and at most an hour".to_owned())
 }
 
-fn temporary(text: &str) -> Result<Span, String> {
-    let time = duration(text)?;
+fn parse_temporary_time(text: &str) -> Result<Span, String> {
+    let time = parse_duration(text)?;
     let possible = (Span::from_secs(1)..=Span::from_secs(86_400)).contains(&time);
     possible.then_some(time).ok_or_else(|| "it must be from one second to a day".to_owned())
 }
 
 /// Reads `SETTING=VALUE`, which may stand for several changes.
-fn setting(text: &str) -> Result<Vec<Change>, String> {
+fn parse_setting(text: &str) -> Result<Vec<Change>, String> {
     let (name, value) = text.split_once('=').ok_or("it is SETTING=VALUE, as tcp_wmem=64MiB")?;
     if !is_one_line(value) || value.trim().is_empty() {
         return Err("the value must be text in one line".to_owned());
@@ -441,15 +441,15 @@ fn setting(text: &str) -> Result<Vec<Change>, String> {
     let parts: Vec<&str> = name.splitn(2, ':').collect();
     match parts.as_slice() {
         ["route", rest] => route_metric(rest, value).map(|change| vec![change]),
-        ["qdisc", device] => Ok(vec![Change::Qdisc { device: named(device)?, kind: named(value)? }]),
-        ["offload", rest] => offload(rest, value),
+        ["qdisc", device] => Ok(vec![Change::Qdisc { device: parse_name(device)?, kind: parse_name(value)? }]),
+        ["offload", rest] => parse_offload(rest, value),
         ["txqueuelen", device] => {
             let packets = value.parse().map_err(|_| "a queue's length is a number of packets".to_owned())?;
-            Ok(vec![Change::QueueLength { device: named(device)?, packets: SegCount::new(packets) }])
+            Ok(vec![Change::QueueLength { device: parse_name(device)?, packets: SegCount::new(packets) }])
         }
         ["mtu", device] => {
             let mtu = value.parse().map_err(|_| "an MTU is a number of bytes".to_owned())?;
-            Ok(vec![Change::Mtu { device: named(device)?, mtu: fullpipe_units::ByteCount::new(mtu) }])
+            Ok(vec![Change::Mtu { device: parse_name(device)?, mtu: fullpipe_units::ByteCount::new(mtu) }])
         }
         [name] if name.contains('.') && is_network_sysctl(name) => {
             Ok(vec![Change::Sysctl { name: (*name).to_owned(), value: value.trim().to_owned() }])
@@ -480,11 +480,11 @@ fn route_metric(rest: &str, value: &str) -> Result<Change, String> {
         "none" => None,
         number => Some(number.parse().map_err(|_| "the value is a number, or `none`".to_owned())?),
     };
-    Ok(Change::RouteMetric { destination: named(destination)?, metric: metric.to_owned(), value })
+    Ok(Change::RouteMetric { destination: parse_name(destination)?, metric: metric.to_owned(), value })
 }
 
 /// Reads an offload by the kernel's name or the short name of ethtool.
-fn offload(rest: &str, value: &str) -> Result<Vec<Change>, String> {
+fn parse_offload(rest: &str, value: &str) -> Result<Vec<Change>, String> {
     let (device, feature) = rest.rsplit_once(':').ok_or("it is offload:DEVICE:FEATURE=on")?;
     let on = match value {
         "on" => true,
@@ -498,11 +498,12 @@ fn offload(rest: &str, value: &str) -> Result<Vec<Change>, String> {
         "lro" => &["rx-lro"],
         other => &[other],
     };
-    let change = |feature: &&str| Ok(Change::Offload { device: named(device)?, feature: named(feature)?, on });
+    let change =
+        |feature: &&str| Ok(Change::Offload { device: parse_name(device)?, feature: parse_name(feature)?, on });
     features.iter().map(change).collect()
 }
 
-fn named(text: &str) -> Result<String, String> {
+fn parse_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(char::is_whitespace) {
         Err(format!("\"{text}\" is no name"))
     } else {
@@ -520,9 +521,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         // Without a log there is nobody to write to.
-        log(&path, "nothing");
+        write_syslog(&path, "nothing");
         let socket = UnixDatagram::bind(&path).unwrap();
-        log(&path, "net.ipv4.tcp_wmem was left alone");
+        write_syslog(&path, "net.ipv4.tcp_wmem was left alone");
         let mut line = [0; 200];
         let length = socket.recv(&mut line).unwrap();
         let line = String::from_utf8_lossy(&line[..length]);
@@ -547,9 +548,9 @@ mod tests {
                 },
             ),
         ] {
-            assert_eq!(setting(text), Ok(vec![change]), "{text}");
+            assert_eq!(parse_setting(text), Ok(vec![change]), "{text}");
         }
-        assert_eq!(setting("offload:eth0:tso=off").unwrap().len(), 2);
+        assert_eq!(parse_setting("offload:eth0:tso=off").unwrap().len(), 2);
     }
 
     #[test]
@@ -574,7 +575,7 @@ mod tests {
             "unknown=1",
             "a:b=1",
         ] {
-            assert!(setting(text).is_err(), "{text:?}");
+            assert!(parse_setting(text).is_err(), "{text:?}");
         }
     }
 }

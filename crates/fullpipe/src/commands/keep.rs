@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use fullpipe_record::Document;
-use fullpipe_store::{Filter, Kept, Location, NewDocument, Store, StoreError};
+use fullpipe_store::{ArchiveLocation, DocumentFilter, KeptDocument, NewDocument, Store, StoreError};
 use jiff::Timestamp;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -47,7 +47,7 @@ pub(crate) struct PlaceArgument {
     /// The default is the variable `FULLPIPE_STORE`, or else fullpipe/archive.db in the folder for data of this user.
     /// Results are kept in the default file once it exists (`fullpipe store create`), in a named archive always.
     #[arg(long, value_name = "FILE|URL", global = true, hide_short_help = true, value_parser = PlaceParser)]
-    store: Option<Location>,
+    store: Option<ArchiveLocation>,
 }
 
 /// Reads the place of an archive. Its error does not repeat the value, which may have a password.
@@ -55,14 +55,14 @@ pub(crate) struct PlaceArgument {
 struct PlaceParser;
 
 impl TypedValueParser for PlaceParser {
-    type Value = Location;
+    type Value = ArchiveLocation;
 
     fn parse_ref(
         &self,
         command: &clap::Command,
         _: Option<&clap::Arg>,
         value: &OsStr,
-    ) -> Result<Location, clap::Error> {
+    ) -> Result<ArchiveLocation, clap::Error> {
         let text = value.to_str().ok_or_else(|| StoreError::Location("a text that is not UTF-8".to_owned()));
         let refused = |error| {
             let sentence = format!("invalid value for '--store <FILE|URL>': {error}\n");
@@ -74,11 +74,11 @@ impl TypedValueParser for PlaceParser {
 
 impl PlaceArgument {
     /// Returns the archive that the user has named.
-    fn named(&self) -> Result<Option<Location>, Failure> {
+    fn named_location(&self) -> Result<Option<ArchiveLocation>, Failure> {
         let variable = || std::env::var(VARIABLE).ok().filter(|name| !name.is_empty());
         match &self.store {
             Some(place) => Ok(Some(place.clone())),
-            None => variable().map(|name| Ok(name.parse::<Location>()?)).transpose(),
+            None => variable().map(|name| Ok(name.parse::<ArchiveLocation>()?)).transpose(),
         }
     }
 
@@ -86,10 +86,10 @@ impl PlaceArgument {
     ///
     /// # Errors
     /// Fails if the name is no place for an archive, or if this user has no folder for data.
-    pub(crate) fn location(&self) -> Result<Location, Failure> {
-        match self.named()? {
+    pub(crate) fn location(&self) -> Result<ArchiveLocation, Failure> {
+        match self.named_location()? {
             Some(place) => Ok(place),
-            None => data_folder().map(|folder| Location::in_folder(&folder)).ok_or_else(|| {
+            None => data_folder().map(|folder| ArchiveLocation::in_folder(&folder)).ok_or_else(|| {
                 Failure::new(USAGE, format!("this user has no home for an archive; --store or {VARIABLE} names one"))
             }),
         }
@@ -101,9 +101,9 @@ impl KeepArguments {
     ///
     /// # Errors
     /// Fails if the archive cannot be opened, or if the user asks for the end of the program meanwhile.
-    pub(crate) fn require(&self) -> Result<(), Failure> {
+    pub(crate) fn require_archive(&self) -> Result<(), Failure> {
         let place = self.place.location()?;
-        interruptible(move || Ok(Store::create(&place).map(drop)?))
+        run_interruptibly(move || Ok(Store::create(&place).map(drop)?))
     }
 
     /// Runs `work` on the archive, which must exist, and returns its result.
@@ -111,12 +111,12 @@ impl KeepArguments {
     /// # Errors
     /// Fails if there is none, if it cannot be opened, if `work` fails, or if the user asks for the end of the program
     /// meanwhile.
-    pub(crate) fn read<T: Send + 'static>(
+    pub(crate) fn read_archive<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Store) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let place = self.place.location()?;
-        interruptible(move || work(&mut Store::open(&place)?))
+        run_interruptibly(move || work(&mut Store::open(&place)?))
     }
 
     /// Returns true if results are to be kept in no archive.
@@ -126,29 +126,29 @@ impl KeepArguments {
 
     /// Keeps what a command measured, as [`KeepArguments::keep_as_asked`] does. The first result of a kind that is kept
     /// without being asked for is announced: another command may have made the archive.
-    pub(crate) fn keep(&self, document: &Document, terminal: &Terminal) {
-        if let Some(place) = self.unannounced(document) {
+    pub(crate) fn keep_document(&self, document: &Document, terminal: &Terminal) {
+        if let Some(place) = self.unannounced_location(document) {
             let message = format!("kept in {place}, as all such results are from now on; --no-store keeps none");
-            terminal.notice(&message);
+            terminal.print_notice(&message);
         }
         self.keep_as_asked(document, terminal);
     }
 
     /// Returns the archive that is about to get its first result of this kind, although the user has not named it.
-    fn unannounced(&self, document: &Document) -> Option<Location> {
-        let wanted = self.wanted().ok()?.filter(|wanted| !wanted.is_named)?;
-        let kind = NewDocument::of(document, Timestamp::now()).into_iter().next()?.head.kind;
-        let filter = Filter { kind: Some(kind), limit: Some(1), ..Filter::default() };
-        let is_first = wanted.open().ok()??.list(&filter).ok()?.is_empty();
+    fn unannounced_location(&self, document: &Document) -> Option<ArchiveLocation> {
+        let wanted = self.wanted_archive().ok()?.filter(|wanted| !wanted.is_named)?;
+        let kind = NewDocument::from_document(document, Timestamp::now()).into_iter().next()?.head.kind;
+        let filter = DocumentFilter { kind: Some(kind), limit: Some(1), ..DocumentFilter::default() };
+        let is_first = wanted.open().ok()??.list_documents(&filter).ok()?.is_empty();
         is_first.then_some(wanted.place)
     }
 
     /// Keeps what a command measured. A user reads of an archive that does not take it, and the command goes on.
     pub(crate) fn keep_as_asked(&self, document: &Document, terminal: &Terminal) {
-        match self.put(document) {
+        match self.put_document(document) {
             Ok(kept) if kept.is_empty() => {}
             Ok(kept) => tracing::info!("{} kept in the archive", kept.len()),
-            Err(failure) => terminal.notice(&format!("the result is not kept: {}", failure.message)),
+            Err(failure) => terminal.print_notice(&format!("the result is not kept: {}", failure.message)),
         }
     }
 
@@ -156,33 +156,33 @@ impl KeepArguments {
     ///
     /// # Errors
     /// Fails if the archive does not take it, or if the user asks for the end of the program meanwhile.
-    pub(crate) fn put(&self, document: &Document) -> Result<Vec<Kept>, Failure> {
-        let Some(wanted) = self.wanted()? else { return Ok(Vec::new()) };
-        let documents = NewDocument::of(document, Timestamp::now());
-        interruptible(move || {
+    pub(crate) fn put_document(&self, document: &Document) -> Result<Vec<KeptDocument>, Failure> {
+        let Some(wanted) = self.wanted_archive()? else { return Ok(Vec::new()) };
+        let documents = NewDocument::from_document(document, Timestamp::now());
+        run_interruptibly(move || {
             let Some(mut store) = wanted.open()? else { return Ok(Vec::new()) };
-            Ok(documents.iter().map(|new| store.put(new)).collect::<Result<_, _>>()?)
+            Ok(documents.iter().map(|new| store.put_document(new)).collect::<Result<_, _>>()?)
         })
     }
 
     /// Returns the archive that results are to be kept in; `None` if they are to be kept in none.
-    fn wanted(&self) -> Result<Option<WantedArchive>, Failure> {
+    fn wanted_archive(&self) -> Result<Option<WantedArchive>, Failure> {
         if self.no_store {
             return Ok(None);
         }
-        if let Some(place) = self.place.named()? {
+        if let Some(place) = self.place.named_location()? {
             return Ok(Some(WantedArchive { place, is_named: true }));
         }
         // A folder of another user, as after `su`, has no archive of this one.
-        let is_there = |place: &Location| matches!(place, Location::File(file) if file.exists());
-        let default = data_folder().map(|folder| Location::in_folder(&folder)).filter(is_there);
+        let is_there = |place: &ArchiveLocation| matches!(place, ArchiveLocation::File(file) if file.exists());
+        let default = data_folder().map(|folder| ArchiveLocation::in_folder(&folder)).filter(is_there);
         Ok(default.map(|place| WantedArchive { place, is_named: false }))
     }
 }
 
 /// An archive that a result is to be kept in.
 struct WantedArchive {
-    place: Location,
+    place: ArchiveLocation,
     /// True if the user has named it; it is then made if there is none.
     is_named: bool,
 }
@@ -206,7 +206,9 @@ impl WantedArchive {
 /// # Errors
 /// Fails as `work` does, or if the user asks for the end of the program and the archive does not answer within
 /// [`GRACE`].
-fn interruptible<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+fn run_interruptibly<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
     // Not the flag of the command: an interrupted result is kept, too.
     let asked = Arc::new(AtomicBool::new(false));
     let actions = [SIGINT, SIGTERM].map(|signal| signal_hook::flag::register(signal, Arc::clone(&asked)));

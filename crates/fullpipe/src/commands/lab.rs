@@ -6,33 +6,37 @@ use fullpipe_experiment::{
     CaptureNumbers, CaptureTo, ExperimentError, GridPlace, Interrupt, grid_duration, run_grid, run_scenario,
     run_scenario_virtually,
 };
-use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_lab::{Backend, Host, JoinedLab, Lab, LabError, Plan, StandingLab, Stdio, check_congestion_control};
+use fullpipe_host::{SysctlTree, inspect_host};
+use fullpipe_lab::{
+    Backend, Host, JoinedLab, Lab, LabError, LabPlan, ProgramStdio, StandingLab, check_congestion_control,
+};
 use fullpipe_record::{Content, Document, Event, HostSettings, LabReport};
 use fullpipe_report as report;
-use fullpipe_scenario::{Control, Grid, Scenario, builtin, builtin_comparisons, builtin_grids};
-use fullpipe_units::{ByteCount, Ratio, Span, counted};
+use fullpipe_scenario::{
+    RequiredControl, Scenario, ScenarioGrid, builtin_comparisons, builtin_grids, builtin_scenarios,
+};
+use fullpipe_units::{ByteCount, Ratio, Span, count_noun};
 
 use super::compare::CompareArguments;
 use super::grid_runs::GridRuns;
 use super::sweep::{SweepArguments, sweep_scenario};
-use super::up::{Standing, described, up};
-use crate::commands::Run;
+use super::up::{LabSettings, describe_path, run_standing_lab};
+use crate::commands::RunCommand;
 use crate::commands::emulated::EmulatedArguments;
 use crate::commands::keep::KeepArguments;
 use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::input::read_text;
 use crate::sibling::read_sibling;
-use crate::terminal::{Format, Terminal};
-use crate::values::{backend, duration, some_bytes};
+use crate::terminal::{OutputFormat, Terminal};
+use crate::values::{parse_backend, parse_duration, some_bytes};
 
 /// Run scenarios, or any program, over emulated paths.
 ///
 /// A lab consists of two hosts, the sender and the receiver, and an emulated path between them, with two relays on the
 /// way if the scenario has stretches. All hosts are network namespaces of this machine and use its kernel.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct LabArguments {
     /// Backend of the path: auto, tun, packet or kernel
     ///
     /// `tun` connects the hosts to the emulated link by TUN interfaces, `packet` by packet sockets. `auto` uses `tun`
@@ -43,16 +47,16 @@ pub(crate) struct Arguments {
         help_heading = "Lab",
         global = true,
         default_value = "auto",
-        value_parser = backend,
+        value_parser = parse_backend,
         value_name = "KIND"
     )]
     backend: Backend,
     #[command(subcommand)]
-    action: Action,
+    action: LabAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum LabAction {
     /// List the built-in scenarios
     List,
     /// Run scenarios and compare measured with predicted and published rates
@@ -110,7 +114,7 @@ enum Action {
         /// Each run that counts is simulated with the settings that its hosts stated and the load that was carried out.
         /// Rates and retransmissions of both are printed next to each other.
         #[arg(long, value_enum, value_name = "virtual", conflicts_with = "is_virtual", hide_possible_values = true)]
-        against: Option<Against>,
+        against: Option<ReferenceClock>,
         /// Simulate the paths and both hosts in virtual time instead of building labs
         ///
         /// The hosts have the default settings of Linux 6.18 where a cell sets no others. No processor and no network
@@ -167,7 +171,7 @@ enum Action {
             short,
             help_heading = "Output",
             default_value = "1",
-            value_parser = interval,
+            value_parser = parse_status_interval,
             value_name = "SECONDS"
         )]
         interval: Span,
@@ -197,7 +201,7 @@ enum Action {
         #[arg(long)]
         join: bool,
         /// Host: sender, receiver, near-relay or far-relay
-        #[arg(default_value = "sender", value_parser = host)]
+        #[arg(default_value = "sender", value_parser = parse_host)]
         host: Host,
     },
     /// Run a program on a host of a lab
@@ -209,7 +213,7 @@ enum Action {
         #[arg(long)]
         join: bool,
         /// Host: sender, receiver, near-relay or far-relay
-        #[arg(value_parser = host)]
+        #[arg(value_parser = parse_host)]
         host: Host,
         /// Program and its arguments
         #[arg(required = true, last = true, value_name = "COMMAND")]
@@ -219,17 +223,17 @@ enum Action {
 
 /// Clocks that the runs of a grid can be compared with.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Against {
+enum ReferenceClock {
     Virtual,
 }
 
-impl Action {
+impl LabAction {
     fn output(&self) -> OutputChoice<'_> {
         match self {
             Self::Run { output, .. } | Self::Grid { output, .. } | Self::Sweep { output, .. } => output.output_choice(),
-            Self::Compare(compare) => compare.output().output_choice(),
-            Self::Up { json_lines, .. } => (Format::of(false, *json_lines), None),
-            _ => (Format::Text, None),
+            Self::Compare(compare) => compare.output_arguments().output_choice(),
+            Self::Up { json_lines, .. } => (OutputFormat::from_flags(false, *json_lines), None),
+            _ => (OutputFormat::Text, None),
         }
     }
 }
@@ -238,8 +242,8 @@ impl Action {
 ///
 /// # Errors
 /// Fails if `text` is not a duration, or if the duration is shorter than 0.1 s or longer than an hour.
-fn interval(text: &str) -> Result<Span, String> {
-    let interval = duration(text)?;
+fn parse_status_interval(text: &str) -> Result<Span, String> {
+    let interval = parse_duration(text)?;
     let valid = (Span::from_millis(100)..=Span::from_secs(3600)).contains(&interval);
     if valid { Ok(interval) } else { Err("the interval must be from 0.1 s to 3600 s".to_owned()) }
 }
@@ -261,11 +265,11 @@ const MAX_TIME_SCALE: f64 = 360.0;
 ///
 /// # Errors
 /// Fails if `name` is none of `sender`, `receiver`, `near-relay` and `far-relay`.
-fn host(name: &str) -> Result<Host, String> {
-    Host::named(name).ok_or_else(|| "the host must be `sender`, `receiver`, `near-relay` or `far-relay`".to_owned())
+fn parse_host(name: &str) -> Result<Host, String> {
+    Host::from_name(name).ok_or_else(|| "the host must be `sender`, `receiver`, `near-relay` or `far-relay`".to_owned())
 }
 
-impl Run for Arguments {
+impl RunCommand for LabArguments {
     fn output(&self) -> OutputChoice<'_> {
         self.action.output()
     }
@@ -273,60 +277,63 @@ impl Run for Arguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let backend = self.backend;
         match &self.action {
-            Action::List => list(terminal),
-            Action::Run { scenarios, all, time_scale, is_virtual, capture, capture_size, keep, .. } => {
-                let all_names = || builtin().iter().map(|(name, _)| (*name).to_owned()).collect();
+            LabAction::List => list_scenarios(terminal),
+            LabAction::Run { scenarios, all, time_scale, is_virtual, capture, capture_size, keep, .. } => {
+                let all_names = || builtin_scenarios().iter().map(|(name, _)| (*name).to_owned()).collect();
                 let names = if *all { all_names() } else { scenarios.clone() };
                 let numbers = &CaptureNumbers::default();
                 let capture = capture.as_deref().map(|folder| CaptureTo { folder, max_size: *capture_size, numbers });
-                let place = if *is_virtual { Place::Virtual } else { Place::Lab { backend, capture } };
+                let place =
+                    if *is_virtual { ScenarioTarget::Virtual } else { ScenarioTarget::Lab { backend, capture } };
                 run_all(&names, *time_scale, place, keep, terminal)
             }
-            Action::Grid { grid, is_virtual: true, .. } => measure_grid(grid, GridPlace::Virtual, None, terminal),
-            Action::Grid { grid, against, record, .. } => {
+            LabAction::Grid { grid, is_virtual: true, .. } => measure_grid(grid, GridPlace::Virtual, None, terminal),
+            LabAction::Grid { grid, against, record, .. } => {
                 let place = GridPlace::Lab { backend, simulated: against.is_some() };
                 measure_grid(grid, place, record.as_deref(), terminal)
             }
-            Action::Sweep { scenario, is_virtual, sweep, .. } => {
+            LabAction::Sweep { scenario, is_virtual, sweep, .. } => {
                 let backend = (!is_virtual).then_some(backend);
-                sweep_scenario(&load(scenario)?, backend, sweep, terminal)
+                sweep_scenario(&load_scenario(scenario)?, backend, sweep, terminal)
             }
-            Action::Compare(compare) => compare.carry_out(backend, terminal),
-            Action::Up { scenario, emulated, name, interval, no_cross_traffic, .. } => {
-                let scenario = changed(load(scenario.as_deref().unwrap_or("demo"))?, emulated)?;
+            LabAction::Compare(compare) => compare.carry_out(backend, terminal),
+            LabAction::Up { scenario, emulated, name, interval, no_cross_traffic, .. } => {
+                let scenario = apply_emulated_flags(load_scenario(scenario.as_deref().unwrap_or("demo"))?, emulated)?;
                 let name = name.as_ref().unwrap_or(&scenario.name);
-                up(
+                run_standing_lab(
                     &scenario,
-                    &Standing { name, backend, interval: *interval, no_cross_traffic: *no_cross_traffic },
+                    &LabSettings { name, backend, interval: *interval, no_cross_traffic: *no_cross_traffic },
                     terminal,
                 )
             }
-            Action::Ls => list_standing(terminal),
-            Action::Down { name } => {
-                StandingLab::named(name)?.end()?;
-                terminal.progress(&format!("{name} is down\n"));
+            LabAction::Ls => list_standing(terminal),
+            LabAction::Down { name } => {
+                StandingLab::find_named(name)?.end_lab()?;
+                terminal.print_progress(&format!("{name} is down\n"));
                 Ok(())
             }
-            Action::Shell { scenario, join, host } => {
+            LabAction::Shell { scenario, join, host } => {
                 let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
-                let peer = host.peer();
+                let peer = host.peer_host();
                 let (name, peer, address) = (host.name(), peer.name(), peer.address());
                 let text =
                     format!("shell on the {name}; the {peer} has the address {address}; `exit` leaves the shell");
-                enter(scenario, *join, backend, *host, &[shell], &|| terminal.notice(&text))
+                enter_host(scenario, *join, backend, *host, &[shell], &|| terminal.print_notice(&text))
             }
-            Action::Exec { scenario, join, host, command } => enter(scenario, *join, backend, *host, command, &|| {}),
+            LabAction::Exec { scenario, join, host, command } => {
+                enter_host(scenario, *join, backend, *host, command, &|| {})
+            }
         }
     }
 }
 
 /// Returns `scenario` with the path and the settings that the flags of `emulated` give.
-fn changed(mut scenario: Scenario, emulated: &EmulatedArguments) -> Result<Scenario, Failure> {
+fn apply_emulated_flags(mut scenario: Scenario, emulated: &EmulatedArguments) -> Result<Scenario, Failure> {
     if emulated.path_flag().is_some() {
-        scenario.path = emulated.path()?;
-        scenario.title = described(&scenario.path);
+        scenario.path = emulated.emulated_path()?;
+        scenario.title = describe_path(&scenario.path);
     }
-    let [sender, receiver] = emulated.changes()?;
+    let [sender, receiver] = emulated.host_changes()?;
     scenario.sender.extend(sender);
     scenario.receiver.extend(receiver);
     Ok(scenario)
@@ -339,35 +346,35 @@ fn list_standing(terminal: &Terminal) -> Result<(), Failure> {
         let since = since.map(|since| since.to_zoned(jiff::tz::TimeZone::system()).strftime("%F %T").to_string());
         (lab.name, format!("{}, since {}", lab.description, since.as_deref().unwrap_or("a time that is not known")))
     };
-    let rows: Vec<_> = StandingLab::all()?.into_iter().map(row).collect();
+    let rows: Vec<_> = StandingLab::find_all()?.into_iter().map(row).collect();
     if rows.is_empty() {
-        terminal.progress("No lab is up; `fullpipe lab up` makes one.\n");
+        terminal.print_progress("No lab is up; `fullpipe lab up` makes one.\n");
     }
-    terminal.result(&report::name_list(&rows));
+    terminal.print_result(&report::name_list(&rows));
     Ok(())
 }
 
 /// Prints name and title of each built-in scenario.
-fn list(terminal: &Terminal) -> Result<(), Failure> {
+fn list_scenarios(terminal: &Terminal) -> Result<(), Failure> {
     let rows = |all: &[(&str, &str)], remark: &str| -> Result<Vec<_>, Failure> {
         let scenarios = all.iter().map(|(name, text)| Scenario::parse(name, text));
         scenarios.map(|scenario| scenario.map(|one| (one.name, one.title + remark)).map_err(Into::into)).collect()
     };
-    let all = [rows(builtin(), "")?, rows(builtin_comparisons(), " (for `lab compare`)")?].concat();
-    terminal.result(&report::name_list(&all));
+    let all = [rows(builtin_scenarios(), "")?, rows(builtin_comparisons(), " (for `lab compare`)")?].concat();
+    terminal.print_result(&report::name_list(&all));
     Ok(())
 }
 
 /// The hosts and the path of scenarios.
 #[derive(Clone, Copy)]
-enum Place<'c> {
+enum ScenarioTarget<'c> {
     Lab { backend: Backend, capture: Option<CaptureTo<'c>> },
     Virtual,
 }
 
-impl Place<'_> {
+impl ScenarioTarget<'_> {
     /// Checks that this machine has everything that the scenarios need.
-    fn check(self, scenarios: &[Scenario]) -> Result<(), Failure> {
+    fn check_requirements(self, scenarios: &[Scenario]) -> Result<(), Failure> {
         let Self::Lab { backend, capture } = self else { return Ok(()) };
         check_congestion_controls(scenarios.iter().flat_map(|scenario| &scenario.controls))?;
         check_path_support(scenarios, backend)?;
@@ -377,7 +384,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    fn run(
+    fn run_scenario_here(
         self,
         scenario: &Scenario,
         time_scale: Ratio,
@@ -400,33 +407,33 @@ impl Place<'_> {
 fn run_all(
     names: &[String],
     time_scale: Ratio,
-    place: Place<'_>,
+    place: ScenarioTarget<'_>,
     keep: &KeepArguments,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     // All files are read and all requirements checked before the first lab is built.
-    let scenarios: Vec<Scenario> = names.iter().map(|name| load(name)).collect::<Result<_, _>>()?;
-    place.check(&scenarios)?;
+    let scenarios: Vec<Scenario> = names.iter().map(|name| load_scenario(name)).collect::<Result<_, _>>()?;
+    place.check_requirements(&scenarios)?;
     let flag = super::interrupt_flag()?;
     let style = terminal.style();
     let mut reports = Vec::new();
     for scenario in scenarios {
-        let observe = &mut |event: &Event| show(event, terminal);
-        let result = place.run(&scenario, time_scale, Interrupt(&flag), observe);
+        let observe = &mut |event: &Event| show_event(event, terminal);
+        let result = place.run_scenario_here(&scenario, time_scale, Interrupt(&flag), observe);
         let report = match result {
             Err(ExperimentError::Interrupted) if !reports.is_empty() => break,
             result => result?,
         };
-        terminal.result(&report::lab_report(&report, style));
-        terminal.event(&Event::Scenario(Box::new(report.clone())));
-        keep.keep(&Document::new(Content::Lab { lab: vec![report.clone()] }), terminal);
+        terminal.print_result(&report::lab_report(&report, style));
+        terminal.print_event(&Event::Scenario(Box::new(report.clone())));
+        keep.keep_document(&Document::new(Content::Lab { lab: vec![report.clone()] }), terminal);
         let interrupted = report.interrupted;
         reports.push(report);
         if interrupted {
             break;
         }
     }
-    terminal.result(&format!("\n{}", report::lab_summary(&reports, style)));
+    terminal.print_result(&format!("\n{}", report::lab_summary(&reports, style)));
     let interrupted = flag.load(Ordering::Relaxed);
     let passed = !interrupted && reports.iter().all(|report| report.passed);
     terminal.print_content(Content::Lab { lab: reports });
@@ -446,25 +453,25 @@ fn measure_grid(name: &str, place: GridPlace, record: Option<&Path>, terminal: &
         GridPlace::Lab { backend, .. } => {
             check_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
             check_path_support(&grid.cells, backend)?;
-            inspect(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?
+            inspect_host(&SysctlTree::of_this_host()).map_err(|error| Failure::new(FAILED, error.to_string()))?
         }
         GridPlace::Virtual => HostSettings::of_linux_6_18(),
     };
     let flag = super::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
-    terminal.progress(&format!("{}: {}, {time} of load\n", grid.title, counted(count, "cell")));
+    terminal.print_progress(&format!("{}: {}, {time} of load\n", grid.title, count_noun(count, "cell")));
     let mut runs = record.map(|folder| GridRuns::in_folder(folder, &grid)).transpose()?;
     let report = run_grid(&grid, &settings, place, Interrupt(&flag), &mut |event| {
         show_cell(event, terminal);
         if let Some(runs) = &mut runs {
-            runs.see(event);
+            runs.observe_event(event);
         }
     })?;
-    terminal.result(&report::grid_report(&report, terminal.style()));
+    terminal.print_result(&report::grid_report(&report, terminal.style()));
     let (passed, interrupted) = (report.passed, report.interrupted);
-    terminal.event(&Event::Grid(Box::new(report.clone())));
+    terminal.print_event(&Event::Grid(Box::new(report.clone())));
     terminal.print_content(Content::Grid { grid: Box::new(report) });
-    runs.map_or(Ok(()), GridRuns::result)?;
+    runs.map_or(Ok(()), GridRuns::into_result)?;
     Failure::after_report(None, interrupted && !passed, passed)
 }
 
@@ -473,29 +480,29 @@ fn measure_grid(name: &str, place: GridPlace, record: Option<&Path>, terminal: &
 fn show_cell(event: &Event, terminal: &Terminal) {
     match event {
         Event::CellBegan(cell) => {
-            terminal.event(event);
-            terminal.progress(&format!("[{}/{}] {}, {}\n", cell.number, cell.cells, cell.name, cell.duration));
+            terminal.print_event(event);
+            terminal.print_progress(&format!("[{}/{}] {}, {}\n", cell.number, cell.cells, cell.name, cell.duration));
         }
         Event::ScenarioBegan(_) => {}
-        _ => show(event, terminal),
+        _ => show_event(event, terminal),
     }
 }
 
 /// Prints an event of a scenario: as JSON if the user asked for JSON lines, and as progress if the event has a text.
-fn show(event: &Event, terminal: &Terminal) {
-    terminal.event(event);
+fn show_event(event: &Event, terminal: &Terminal) {
+    terminal.print_event(event);
     match event {
-        Event::ScenarioBegan(began) => terminal.progress(&format!("{}: {}\n", began.scenario, began.title)),
+        Event::ScenarioBegan(began) => terminal.print_progress(&format!("{}: {}\n", began.scenario, began.title)),
         Event::StepBegan(began) => {
             let predicted =
                 if began.is_ramp { String::new() } else { format!(": predicted {}", began.prediction.kernel_model) };
-            terminal.progress(&format!("  {}{predicted} …", began.step));
+            terminal.print_progress(&format!("  {}{predicted} …", began.step));
         }
-        Event::Interval(_) => terminal.progress("."),
+        Event::Interval(_) => terminal.print_progress("."),
         Event::Measurement(measurement) => {
             let rate = measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate);
             let valid = if measurement.validity.is_valid() { "" } else { " (invalid)" };
-            terminal.progress(&format!(" {rate}{valid}\n"));
+            terminal.print_progress(&format!(" {rate}{valid}\n"));
         }
         _ => {}
     }
@@ -505,7 +512,9 @@ fn show(event: &Event, terminal: &Terminal) {
 ///
 /// # Errors
 /// Fails with the place in the scenario file of the first congestion control that is missing.
-pub(super) fn check_congestion_controls<'c>(mut controls: impl Iterator<Item = &'c Control>) -> Result<(), Failure> {
+pub(super) fn check_congestion_controls<'c>(
+    mut controls: impl Iterator<Item = &'c RequiredControl>,
+) -> Result<(), Failure> {
     controls.try_for_each(|control| {
         check_congestion_control(&control.name).map_err(|error| {
             let Failure { code, message } = error.into();
@@ -534,23 +543,23 @@ fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Result<(), Fa
 ///
 /// # Errors
 /// Fails if the file cannot be read or is not a valid grid.
-fn load_grid(name: &str) -> Result<Grid, Failure> {
+fn load_grid(name: &str) -> Result<ScenarioGrid, Failure> {
     if let Some((name, text)) = builtin_grids().iter().find(|(known, _)| *known == name) {
-        return Ok(Grid::parse(name, text)?);
+        return Ok(ScenarioGrid::parse(name, text)?);
     }
-    let text = read_text(Path::new(name)).map_err(|cause| unreadable("grid", name, &cause, builtin_grids()))?;
-    Ok(Grid::parse(name, &text)?)
+    let text = read_text(Path::new(name)).map_err(|cause| read_failure("grid", name, &cause, builtin_grids()))?;
+    Ok(ScenarioGrid::parse(name, &text)?)
 }
 
 /// Returns the scenario `name` under whose settings programs are compared: one that is built in for that, or else as
-/// [`load`].
+/// [`load_scenario`].
 ///
 /// # Errors
-/// Fails as [`load`].
+/// Fails as [`load_scenario`].
 pub(super) fn load_comparison(name: &str) -> Result<Scenario, Failure> {
     match builtin_comparisons().iter().find(|(known, _)| *known == name) {
         Some((name, text)) => Ok(Scenario::parse(name, text)?),
-        None => load_known(name, &[builtin_comparisons(), builtin()].concat()),
+        None => load_known(name, &[builtin_comparisons(), builtin_scenarios()].concat()),
     }
 }
 
@@ -558,11 +567,11 @@ pub(super) fn load_comparison(name: &str) -> Result<Scenario, Failure> {
 ///
 /// # Errors
 /// Fails if the file, or a file to which the scenario refers, cannot be read, or if the scenario is not valid.
-pub(super) fn load(name: &str) -> Result<Scenario, Failure> {
+pub(super) fn load_scenario(name: &str) -> Result<Scenario, Failure> {
     if builtin_comparisons().iter().any(|(known, _)| *known == name) {
         return Err(Failure::new(USAGE, format!("{name} compares programs: `fullpipe lab compare {name}` runs it")));
     }
-    load_known(name, builtin())
+    load_known(name, builtin_scenarios())
 }
 
 /// Returns the scenario `name` of those in `known`, or else of the file of this name.
@@ -570,12 +579,12 @@ fn load_known(name: &str, known: &[(&str, &str)]) -> Result<Scenario, Failure> {
     if let Some((name, text)) = known.iter().find(|(known, _)| *known == name) {
         return Ok(Scenario::parse(name, text)?);
     }
-    let text = read_text(Path::new(name)).map_err(|cause| unreadable("scenario", name, &cause, known))?;
+    let text = read_text(Path::new(name)).map_err(|cause| read_failure("scenario", name, &cause, known))?;
     Ok(Scenario::parse_with(name, &text, &|file| read_sibling(Path::new(name), file))?)
 }
 
 /// Returns the failure to read a file; `kind` is `grid` or `scenario`, of which `known` are built in.
-fn unreadable(kind: &str, name: &str, cause: &std::io::Error, known: &[(&str, &str)]) -> Failure {
+fn read_failure(kind: &str, name: &str, cause: &std::io::Error, known: &[(&str, &str)]) -> Failure {
     let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let known = known.join(", ");
     Failure::new(USAGE, format!("cannot read the {kind} {name}: {cause}; the built-in {kind}s are {known}"))
@@ -587,7 +596,7 @@ fn unreadable(kind: &str, name: &str, cause: &std::io::Error, known: &[(&str, &s
 /// # Errors
 /// Fails if there is no such lab or scenario, or if the lab or the program cannot be started. Fails with the exit code
 /// of the program if the code is not 0.
-fn enter(
+fn enter_host(
     name: &str,
     join: bool,
     backend: Backend,
@@ -600,13 +609,13 @@ fn enter(
     };
     super::leave_interrupts_to_others()?;
     let code = if join {
-        let lab = JoinedLab::to(name)?;
+        let lab = JoinedLab::join_named(name)?;
         ready();
         lab.run(host, program, arguments, &*super::end_flag()?)?
     } else {
-        let lab = lab_of(&load(name)?, backend, host)?;
+        let lab = lab_of(&load_scenario(name)?, backend, host)?;
         ready();
-        let run = || lab.start_program(host, program, arguments, Stdio::Inherited)?.wait();
+        let run = || lab.start_program(host, program, arguments, ProgramStdio::Inherited)?.wait_for_end();
         lab.while_witnessed(run)??.code
     };
     match u8::try_from(code) {
@@ -621,11 +630,11 @@ fn lab_of(scenario: &Scenario, backend: Backend, host: Host) -> Result<Lab, Fail
         let why = format!("{} has no {}: its path has no stretches", scenario.name, host.name());
         return Err(Failure::new(USAGE, why));
     }
-    Ok(start(scenario, &Plan { interactive: true, ..plan(scenario, backend) })?)
+    Ok(start_lab(scenario, &LabPlan { interactive: true, ..lab_plan(scenario, backend) })?)
 }
 
 /// Builds the hosts of `scenario`, with relays if its path has stretches.
-pub(super) fn start(scenario: &Scenario, plan: &Plan) -> Result<Lab, LabError> {
+pub(super) fn start_lab(scenario: &Scenario, plan: &LabPlan) -> Result<Lab, LabError> {
     match &scenario.stretches {
         Some(stretches) => Lab::start_with_relays(plan, stretches, &scenario.relay),
         None => Lab::start(plan),
@@ -633,8 +642,8 @@ pub(super) fn start(scenario: &Scenario, plan: &Plan) -> Result<Lab, LabError> {
 }
 
 /// Returns the plan for a lab of `scenario` whose programs do not read from the terminal.
-pub(super) fn plan(scenario: &Scenario, backend: Backend) -> Plan {
-    Plan {
+pub(super) fn lab_plan(scenario: &Scenario, backend: Backend) -> LabPlan {
+    LabPlan {
         path: scenario.path.clone(),
         seed: scenario.seed,
         sender: scenario.sender.clone(),

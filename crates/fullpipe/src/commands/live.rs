@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_live::{Controls, Live, LiveError, MeasurementUpdate, Page, check};
+use fullpipe_live::{LiveDisplay, LiveError, LivePage, MeasurementUpdate, StopControls, check_terminal};
 use fullpipe_probe::{Destination, ProbeError, TestEvent, watch_closely};
 use fullpipe_record::{Interval, Measurement, Request};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
-use crate::terminal::Held;
+use crate::terminal::OutputHold;
 
 /// The flag for a picture.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -29,7 +29,7 @@ pub(crate) struct LiveArgument {
 
 /// The flags that a request to end sets.
 #[derive(Default)]
-pub(crate) struct Interrupts {
+pub(crate) struct InterruptFlags {
     /// Set by Ctrl-C and the like, so that work can end cleanly.
     pub(crate) flag: Arc<AtomicBool>,
     /// Set by each signal; a picture clears it.
@@ -49,12 +49,12 @@ impl LiveArgument {
     ///
     /// # Errors
     /// Fails if signals cannot be listened for, or if a picture is asked for and no terminal can show one.
-    pub(crate) fn interrupts(self) -> Result<Interrupts, Failure> {
+    pub(crate) fn interrupt_flags(self) -> Result<InterruptFlags, Failure> {
         if !self.live {
-            return Ok(Interrupts { flag: super::interrupt_flag()?, ..Interrupts::default() });
+            return Ok(InterruptFlags { flag: super::interrupt_flag()?, ..InterruptFlags::default() });
         }
-        check().map_err(|error| refused(&error))?;
-        let interrupts = Interrupts::default();
+        check_terminal().map_err(|error| live_failure(&error))?;
+        let interrupts = InterruptFlags::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             for flag in [&interrupts.flag, &interrupts.signalled] {
                 signal_hook::flag::register(signal, Arc::clone(flag)).map_err(|error| cannot_listen(&error))?;
@@ -67,38 +67,38 @@ impl LiveArgument {
     ///
     /// # Errors
     /// Fails if there is no terminal that can show one.
-    pub(crate) fn start<P: Page>(
+    pub(crate) fn start_picture<P: LivePage>(
         self,
         page: impl FnOnce() -> P,
-        interrupts: &Interrupts,
-    ) -> Result<Option<Picture<P::Update>>, Failure> {
+        interrupts: &InterruptFlags,
+    ) -> Result<Option<LivePicture<P::Update>>, Failure> {
         if !self.live {
             return Ok(None);
         }
-        let Interrupts { flag, signalled, between } = interrupts;
+        let InterruptFlags { flag, signalled, between } = interrupts;
         for id in between.take() {
             signal_hook::low_level::unregister(id);
         }
-        let controls = Controls {
+        let controls = StopControls {
             interrupt: Arc::clone(flag),
             signalled: Arc::clone(signalled),
             end_at_once: || exit(INTERRUPTED.into()),
         };
-        let live = Live::start(page(), controls).map_err(|error| refused(&error))?;
+        let live = LiveDisplay::start(page(), controls).map_err(|error| live_failure(&error))?;
         let second = SecondRequest { flag: Arc::clone(flag), between: Rc::clone(between) };
-        Ok(Some(Picture { live, _second: second, _held: Held::begin() }))
+        Ok(Some(LivePicture { live, _second: second, _held: OutputHold::start_hold() }))
     }
 }
 
 /// A picture on the terminal, until this is dropped. Output to the same terminal waits until then. Fields are dropped
 /// in their order.
-pub(crate) struct Picture<U> {
-    live: Live<U>,
+pub(crate) struct LivePicture<U> {
+    live: LiveDisplay<U>,
     _second: SecondRequest,
-    _held: Held,
+    _held: OutputHold,
 }
 
-impl<U: Send + 'static> Picture<U> {
+impl<U: Send + 'static> LivePicture<U> {
     /// Passes an update to the page.
     pub(crate) fn send(&self, update: U) {
         self.live.send(update);
@@ -109,11 +109,11 @@ impl<U: Send + 'static> Picture<U> {
 ///
 /// # Errors
 /// Fails as [`fullpipe_probe::measure`] does.
-pub(crate) fn draw(
-    picture: &Picture<MeasurementUpdate>,
+pub(crate) fn draw_measurement(
+    picture: &LivePicture<MeasurementUpdate>,
     destination: &Destination,
     request: &Request,
-    interrupts: &Interrupts,
+    interrupts: &InterruptFlags,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
     watch_closely(destination, request, &interrupts.flag, &mut |event| match event {
@@ -148,7 +148,7 @@ fn cannot_listen(error: &io::Error) -> Failure {
     Failure::new(FAILED, format!("cannot listen for Ctrl-C: {error}"))
 }
 
-fn refused(error: &LiveError) -> Failure {
+fn live_failure(error: &LiveError) -> Failure {
     match error {
         LiveError::NoTerminal | LiveError::Plain(_) | LiveError::Background => Failure::new(USAGE, error.to_string()),
         LiveError::Io(cause) => Failure::new(FAILED, format!("{error}: {cause}")),

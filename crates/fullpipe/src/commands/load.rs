@@ -4,16 +4,17 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use fullpipe_control::{Login, Padding, RsaPublicKey, TlsTrust};
-use fullpipe_iperf::{DEFAULT_PORT, Key, iperf2};
-use fullpipe_probe::{Destination, Local};
+use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey, TlsTrust};
+use fullpipe_iperf::{DEFAULT_PORT, SharedKey, iperf2};
+use fullpipe_probe::{Destination, LocalEndpoint};
 use fullpipe_record::{Buffer, Direction, IpVersion, Request, Transport, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::login::login;
+use super::login::read_login;
 use crate::failure::{Failure, USAGE};
 use crate::values::{
-    dscp, duration, key, milliseconds, rsa_public_key, some_bytes, test_time, tls_trust, type_of_service, whole,
+    integer_parser, parse_dscp, parse_duration, parse_milliseconds, read_key_file, rsa_public_key, some_bytes,
+    test_time, tls_trust, type_of_service,
 };
 
 /// Default rate of a UDP sender, as iperf3 has it.
@@ -21,7 +22,7 @@ const DEFAULT_UDP_RATE: BitRate = BitRate::from_mbps(1);
 
 /// The load of a measurement.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Load {
+pub(crate) struct MeasureLoadArguments {
     #[command(flatten)]
     amount: AmountArguments,
     #[command(flatten)]
@@ -53,7 +54,7 @@ struct AmountArguments {
         short = 'k',
         alias = "blockcount",
         value_name = "N",
-        value_parser = whole(1..=u64::MAX),
+        value_parser = integer_parser(1..=u64::MAX),
         conflicts_with_all = ["time", "bytes"],
         hide_short_help = true
     )]
@@ -74,7 +75,7 @@ struct AmountArguments {
         short = 'P',
         visible_alias = "parallel",
         default_value_t = 1,
-        value_parser = whole(1..=128_u16),
+        value_parser = integer_parser(1..=128_u16),
         value_name = "N"
     )]
     streams: u16,
@@ -93,7 +94,7 @@ struct AmountArguments {
     ///
     /// With /N, a stream sends N blocks in a row, then waits.
     #[arg(long, short, value_name = "RATE[/N]")]
-    bitrate: Option<Offer>,
+    bitrate: Option<OfferedRate>,
     /// Bytes of one write, or of one datagram
     ///
     /// The default is 1M; with --bitrate, what the rate sends in a millisecond, without delay; with --udp, what one
@@ -187,13 +188,13 @@ struct PacketArguments {
     #[arg(long, short = 'S', value_parser = type_of_service, value_name = "N", hide_short_help = true)]
     tos: Option<u8>,
     /// DSCP by name or number: ef, af41, cs1, 46, …
-    #[arg(long, value_parser = dscp, value_name = "NAME", conflicts_with = "tos", hide_short_help = true)]
+    #[arg(long, value_parser = parse_dscp, value_name = "NAME", conflicts_with = "tos", hide_short_help = true)]
     dscp: Option<u8>,
     /// Processors of the data threads, at this end and at the other
     ///
     /// At this end, `nic` stands for the processors of the network card's NUMA node, if the machine has several nodes.
     #[arg(long, short = 'A', value_name = "N|nic[,M]", hide_short_help = true)]
-    affinity: Option<Affinity>,
+    affinity: Option<ProcessorAffinity>,
 }
 
 /// Intervals and texts of the result.
@@ -201,7 +202,7 @@ struct PacketArguments {
 #[command(next_help_heading = "Output")]
 struct NoteArguments {
     /// Length of reported intervals; 0 reports the whole only
-    #[arg(long, short, default_value = "1", value_parser = duration, value_name = "SECONDS", hide_short_help = true)]
+    #[arg(long, short, default_value = "1", value_parser = parse_duration, value_name = "SECONDS", hide_short_help = true)]
     interval: Span,
     /// Text printed before each line
     #[arg(long, short = 'T', value_name = "TEXT", hide_short_help = true)]
@@ -213,14 +214,14 @@ struct NoteArguments {
 
 /// The server and the way to it.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Reach {
+pub(crate) struct ServerArguments {
     /// Server: HOST or HOST:PORT
     ///
     /// The host runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Write an IPv6 address with a port in
     /// brackets: `[2001:db8::1]:5201`.
-    host: Server,
+    host: ServerAddress,
     #[command(flatten)]
-    way: Way,
+    way: RouteArguments,
 }
 
 /// The way to the server of a measurement.
@@ -229,9 +230,9 @@ pub(crate) struct Reach {
     next_help_heading = "Server",
     mut_arg("port", |port| port.help("Port of the server [default: 5201, or 5001 with --iperf2]"))
 )]
-pub(crate) struct Way {
+pub(crate) struct RouteArguments {
     #[command(flatten)]
-    access: Access,
+    access: AccessArguments,
     /// The server is iperf2's (`iperf -s`); uploads only
     #[arg(
         long,
@@ -258,9 +259,9 @@ pub(crate) struct Way {
 /// The connections to a server, and what it asks of a client.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Server")]
-pub(crate) struct Access {
+pub(crate) struct AccessArguments {
     /// Port of the server [default: 5201]
-    #[arg(long, short, value_parser = whole(1..=u16::MAX))]
+    #[arg(long, short, value_parser = integer_parser(1..=u16::MAX))]
     port: Option<u16>,
     /// IPv4 only
     #[arg(short = '4', long, alias = "version4", conflicts_with = "ipv6")]
@@ -275,17 +276,17 @@ pub(crate) struct Access {
     #[arg(long, value_name = "DEVICE", hide_short_help = true)]
     bind_dev: Option<String>,
     /// First port of this end's data connections; further streams count up
-    #[arg(long, value_name = "PORT", value_parser = whole(1..=u16::MAX), hide_short_help = true)]
+    #[arg(long, value_name = "PORT", value_parser = integer_parser(1..=u16::MAX), hide_short_help = true)]
     cport: Option<u16>,
     /// Time limit for making a connection [default: 5s]
     ///
     /// A number without a unit is in milliseconds, as in iperf3.
-    #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS", hide_short_help = true)]
+    #[arg(long, value_parser = parse_milliseconds, value_name = "MILLISECONDS", hide_short_help = true)]
     connect_timeout: Option<Span>,
     /// Give up after so long without data, where the server sends [default: 120s]
     ///
     /// A number without a unit is in milliseconds, as in iperf3.
-    #[arg(long, value_parser = milliseconds, value_name = "MILLISECONDS", hide_short_help = true)]
+    #[arg(long, value_parser = parse_milliseconds, value_name = "MILLISECONDS", hide_short_help = true)]
     rcv_timeout: Option<Span>,
     #[command(flatten)]
     security: SecurityArguments,
@@ -300,8 +301,8 @@ struct SecurityArguments {
     /// Shared key that `serve --key-file` asks for
     ///
     /// The key proves who this client is. It encrypts nothing.
-    #[arg(long, value_parser = key, value_name = "FILE", hide_short_help = true)]
-    key_file: Option<Key>,
+    #[arg(long, value_parser = read_key_file, value_name = "FILE", hide_short_help = true)]
+    key_file: Option<SharedKey>,
     /// Encrypt the control connection
     ///
     /// FILE holds the certificate of the server, or of the authority that signed it, in PEM. The data is not encrypted.
@@ -327,20 +328,20 @@ struct LoginArguments {
 }
 
 impl LoginArguments {
-    fn login(&self) -> Result<Option<Login>, Failure> {
+    fn login(&self) -> Result<Option<ClientLogin>, Failure> {
         let asked = self.username.as_deref().zip(self.rsa_public_key_path.as_ref());
-        asked.map(|(user, key)| login(user, key, padding(self.use_pkcs1_padding))).transpose()
+        asked.map(|(user, key)| read_login(user, key, rsa_padding(self.use_pkcs1_padding))).transpose()
     }
 }
 
 /// OAEP, unless the older one is asked for.
-pub(crate) fn padding(use_pkcs1: bool) -> Padding {
-    if use_pkcs1 { Padding::Pkcs1 } else { Padding::Oaep }
+pub(crate) fn rsa_padding(use_pkcs1: bool) -> RsaPadding {
+    if use_pkcs1 { RsaPadding::Pkcs1 } else { RsaPadding::Oaep }
 }
 
-impl Load {
+impl MeasureLoadArguments {
     /// Returns the duration, if one is given.
-    pub(crate) fn time(&self) -> Option<Span> {
+    pub(crate) fn requested_time(&self) -> Option<Span> {
         self.amount.time
     }
 
@@ -353,7 +354,7 @@ impl Load {
     ///
     /// # Errors
     /// Where the flags together make no test.
-    pub(crate) fn request(&self, usual: Span) -> Result<Request, Failure> {
+    pub(crate) fn to_request(&self, usual: Span) -> Result<Request, Failure> {
         if let Some(request) = &self.request {
             return Ok(Request::clone(request));
         }
@@ -412,7 +413,7 @@ impl Load {
     }
 }
 
-impl Reach {
+impl ServerArguments {
     /// Returns true if the user says that the far end speaks iperf2's protocol.
     pub(crate) fn is_iperf2(&self) -> bool {
         self.way.iperf2
@@ -427,7 +428,7 @@ impl Reach {
     }
 }
 
-impl Way {
+impl RouteArguments {
     /// Returns true if the user says that the far end speaks iperf2's protocol.
     pub(crate) fn is_iperf2(&self) -> bool {
         self.iperf2
@@ -437,31 +438,31 @@ impl Way {
     ///
     /// # Errors
     /// Fails if there is no password for a named user, or if two ports are given.
-    pub(crate) fn destination(&self, host: &Server) -> Result<Destination, Failure> {
+    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination, Failure> {
         let usual = if self.iperf2 { iperf2::DEFAULT_PORT } else { DEFAULT_PORT };
         Ok(Destination {
             server_output: self.get_server_output,
             file: self.file.clone(),
-            ..self.access.at(host, usual)?
+            ..self.access.resolve_destination(host, usual)?
         })
     }
 }
 
-impl Access {
+impl AccessArguments {
     /// Returns the address of the far end, which speaks iperf3's protocol, and the local address.
     ///
     /// # Errors
     /// Fails if there is no password for a named user, or if two ports are given.
-    pub(crate) fn destination(&self, host: &Server) -> Result<Destination, Failure> {
-        self.at(host, DEFAULT_PORT)
+    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination, Failure> {
+        self.resolve_destination(host, DEFAULT_PORT)
     }
 
-    fn at(&self, host: &Server, usual: u16) -> Result<Destination, Failure> {
+    fn resolve_destination(&self, host: &ServerAddress, usual: u16) -> Result<Destination, Failure> {
         Ok(Destination {
             host: host.name.clone(),
             port: host.one_port(self.port)?.unwrap_or(usual),
-            family: family(self.ipv4, self.ipv6),
-            local: Local { address: self.bind, device: self.bind_dev.clone(), port: self.cport },
+            family: ip_version(self.ipv4, self.ipv6),
+            local: LocalEndpoint { address: self.bind, device: self.bind_dev.clone(), port: self.cport },
             connect_timeout: self.connect_timeout,
             receive_timeout: self.rcv_timeout,
             key: self.security.key_file.clone(),
@@ -482,7 +483,7 @@ pub(super) fn data_direction(reverse: bool, bidir: bool) -> Direction {
 }
 
 /// Returns the version of IP that these two flags ask for.
-pub(super) fn family(ipv4: bool, ipv6: bool) -> Option<IpVersion> {
+pub(super) fn ip_version(ipv4: bool, ipv6: bool) -> Option<IpVersion> {
     match (ipv4, ipv6) {
         (true, _) => Some(IpVersion::V4),
         (_, true) => Some(IpVersion::V6),
@@ -492,12 +493,12 @@ pub(super) fn family(ipv4: bool, ipv6: bool) -> Option<IpVersion> {
 
 /// A host, and a port where it is named with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Server {
+pub(crate) struct ServerAddress {
     name: String,
     port: Option<u16>,
 }
 
-impl Server {
+impl ServerAddress {
     /// Returns the port of the host, which a flag may state, too.
     fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>, Failure> {
         match (self.port, flag) {
@@ -509,7 +510,7 @@ impl Server {
     }
 }
 
-impl FromStr for Server {
+impl FromStr for ServerAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -538,12 +539,12 @@ impl FromStr for Server {
 
 /// A rate, and how many blocks go at once.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Offer {
+pub(crate) struct OfferedRate {
     pub(crate) rate: BitRate,
     pub(crate) burst: Option<u16>,
 }
 
-impl FromStr for Offer {
+impl FromStr for OfferedRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -564,13 +565,13 @@ impl FromStr for Offer {
 
 /// Processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Affinity {
+struct ProcessorAffinity {
     /// Processor of this end; near the network card if not set.
     here: Option<u16>,
     there: Option<u16>,
 }
 
-impl FromStr for Affinity {
+impl FromStr for ProcessorAffinity {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -591,17 +592,17 @@ mod tests {
 
     #[test]
     fn a_rate_may_say_how_many_go_at_once() {
-        assert_eq!("10M".parse(), Ok(Offer { rate: BitRate::from_mbps(10), burst: None }));
-        assert_eq!("10Mbit/s/4".parse(), Ok(Offer { rate: BitRate::from_mbps(10), burst: Some(4) }));
-        assert_eq!("0/8".parse(), Ok(Offer { rate: BitRate::ZERO, burst: Some(8) }));
+        assert_eq!("10M".parse(), Ok(OfferedRate { rate: BitRate::from_mbps(10), burst: None }));
+        assert_eq!("10Mbit/s/4".parse(), Ok(OfferedRate { rate: BitRate::from_mbps(10), burst: Some(4) }));
+        assert_eq!("0/8".parse(), Ok(OfferedRate { rate: BitRate::ZERO, burst: Some(8) }));
         for text in ["10M/", "10M/0", "10M/1001", "fast"] {
-            assert!(text.parse::<Offer>().is_err(), "{text}");
+            assert!(text.parse::<OfferedRate>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_host_may_come_with_its_port() {
-        let server = |text: &str| text.parse::<Server>().map(|server| (server.name, server.port));
+        let server = |text: &str| text.parse::<ServerAddress>().map(|server| (server.name, server.port));
         for (text, name, port) in [
             ("host", "host", None),
             ("host:5301", "host", Some(5301)),
@@ -620,11 +621,11 @@ mod tests {
 
     #[test]
     fn processors_are_of_one_end_or_of_both() {
-        assert_eq!("3".parse(), Ok(Affinity { here: Some(3), there: None }));
-        assert_eq!("3,0".parse(), Ok(Affinity { here: Some(3), there: Some(0) }));
-        assert_eq!("nic,0".parse(), Ok(Affinity { here: None, there: Some(0) }));
+        assert_eq!("3".parse(), Ok(ProcessorAffinity { here: Some(3), there: None }));
+        assert_eq!("3,0".parse(), Ok(ProcessorAffinity { here: Some(3), there: Some(0) }));
+        assert_eq!("nic,0".parse(), Ok(ProcessorAffinity { here: None, there: Some(0) }));
         for text in ["", ",1", "1,", "-1", "70000", "0,nic"] {
-            assert!(text.parse::<Affinity>().is_err(), "{text}");
+            assert!(text.parse::<ProcessorAffinity>().is_err(), "{text}");
         }
     }
 }

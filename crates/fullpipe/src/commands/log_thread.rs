@@ -4,7 +4,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fullpipe_units::counted;
+use fullpipe_units::count_noun;
 
 use crate::terminal::Terminal;
 
@@ -44,7 +44,7 @@ impl<E: Send + 'static> LogThread<E> {
         Self { events, thread, noted, written, is_stuck, last_words: LAST_WORDS }
     }
 
-    pub(super) fn note(&self, event: E) {
+    pub(super) fn log_event(&self, event: E) {
         self.noted.fetch_add(1, Ordering::Relaxed);
         let _ = self.events.try_send(event);
     }
@@ -66,7 +66,7 @@ impl<E: Send + 'static> LogThread<E> {
     pub(super) fn finish(self) {
         let left_out = self.left_out();
         if left_out > 0 {
-            Terminal::print_error(&format!("{} left out: nobody read in time", counted(left_out, "event")));
+            Terminal::print_error(&format!("{} left out: nobody read in time", count_noun(left_out, "event")));
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
         let mut log = LogThread::start(move |_: &u64| drop(waits.lock()));
         log.last_words = Duration::from_millis(50);
         let many = 3 * WAITING as u64;
-        (0..many).for_each(|event| log.note(event));
+        (0..many).for_each(|event| log.log_event(event));
         let began = Instant::now();
         (0..many).for_each(|event| log.note_last(event));
         assert!(began.elapsed() < log.last_words * many as u32 / 2, "it waits once");

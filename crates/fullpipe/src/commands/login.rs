@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use fullpipe_control::{Login, Padding, RsaPublicKey};
-use fullpipe_iperf::Credentials;
+use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey};
+use fullpipe_iperf::UserCredentials;
 use zeroize::Zeroizing;
 
 use super::interrupt_flag;
@@ -15,13 +15,13 @@ use crate::terminal::Terminal;
 ///
 /// # Errors
 /// Fails if there is no password and no user can be asked, or if iperf3 cannot carry the password.
-pub(crate) fn login(user: &str, key: &RsaPublicKey, padding: Padding) -> Result<Login, Failure> {
-    let credentials = Credentials::new(user.to_owned(), password(user)?);
+pub(crate) fn read_login(user: &str, key: &RsaPublicKey, padding: RsaPadding) -> Result<ClientLogin, Failure> {
+    let credentials = UserCredentials::new(user.to_owned(), read_password(user)?);
     let credentials = credentials.map_err(|error| Failure::new(USAGE, error.to_string()))?;
-    Ok(Login::new(credentials, key.clone(), padding))
+    Ok(ClientLogin::new(credentials, key.clone(), padding))
 }
 
-fn password(user: &str) -> Result<Zeroizing<String>, Failure> {
+fn read_password(user: &str) -> Result<Zeroizing<String>, Failure> {
     if let Some(given) = std::env::var_os("IPERF3_PASSWORD") {
         let text = given.into_string().map(Zeroizing::new);
         return text.map_err(|_| Failure::new(USAGE, "the password in IPERF3_PASSWORD is not text in UTF-8"));

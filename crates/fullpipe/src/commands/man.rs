@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 use clap_mangen::Man;
 
-use super::{Run, iperf3};
+use super::{RunCommand, iperf3};
 use crate::cli::Cli;
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::terminal::Terminal;
@@ -14,7 +14,7 @@ use crate::terminal::Terminal;
 ///
 /// To read one: fullpipe man measure | man -l -
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ManArguments {
     /// Command of the page, as `measure` or `lab up`; none for fullpipe itself
     #[arg(value_name = "COMMAND")]
     command: Vec<String>,
@@ -23,9 +23,9 @@ pub(crate) struct Arguments {
     dir: Option<PathBuf>,
 }
 
-impl Run for Arguments {
+impl RunCommand for ManArguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let all = documented();
+        let all = documented_command();
         if let Some(folder) = &self.dir {
             return fs::create_dir_all(folder)
                 .and_then(|()| write_pages(&all, folder))
@@ -35,14 +35,15 @@ impl Run for Arguments {
             let unknown = || Failure::new(USAGE, format!("{name} is no command; `fullpipe help` lists them"));
             command.find_subcommand(name).ok_or_else(unknown)
         })?;
-        let page = page(found).map_err(|error| Failure::new(FAILED, format!("cannot make the page: {error}")))?;
-        terminal.result(&String::from_utf8_lossy(&page));
+        let page =
+            manual_page(found).map_err(|error| Failure::new(FAILED, format!("cannot make the page: {error}")))?;
+        terminal.print_result(&String::from_utf8_lossy(&page));
         Ok(())
     }
 }
 
 /// Returns the program's definition with the name of each page in it.
-fn documented() -> clap::Command {
+fn documented_command() -> clap::Command {
     let mut command = with_all_texts(Cli::command()).disable_help_subcommand(true);
     command.build();
     command
@@ -55,9 +56,9 @@ fn with_all_texts(command: clap::Command) -> clap::Command {
 }
 
 /// Returns the page of `command`; that of the drop-in lists iperf3's flags.
-fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
+fn manual_page(command: &clap::Command) -> io::Result<Vec<u8>> {
     let is_drop_in = command.get_display_name() == Some("fullpipe-iperf3");
-    let drop_in = || iperf3::command().display_name("fullpipe-iperf3");
+    let drop_in = || iperf3::iperf3_command().display_name("fullpipe-iperf3");
     let mut page = Vec::new();
     Man::new(if is_drop_in { drop_in() } else { command.clone() }).render(&mut page)?;
     Ok(page)
@@ -65,6 +66,6 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
 
 fn write_pages(command: &clap::Command, folder: &Path) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
-    fs::write(folder.join(format!("{name}.1")), page(command)?)?;
+    fs::write(folder.join(format!("{name}.1")), manual_page(command)?)?;
     command.get_subcommands().filter(|inner| !inner.is_hide_set()).try_for_each(|inner| write_pages(inner, folder))
 }

@@ -3,22 +3,22 @@ use std::net::IpAddr;
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
 use fullpipe_live::MeasurementPage;
-use fullpipe_probe::{Destination, measure, measure_iperf2, trace};
+use fullpipe_probe::{Destination, measure_iperf2, measure_transfer, trace_route};
 use fullpipe_record::{Content, ErrorReport, Event, Evidence, Framing, Interval, Measurement, Request, Transport};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
 
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::capture::{CaptureArgument, with_capture};
-use crate::commands::every::{interval, local_time, repeat};
+use crate::commands::every::{local_time, parse_interval, run_repeatedly};
 use crate::commands::keep::KeepArguments;
-use crate::commands::live::{Interrupts, LiveArgument, draw};
-use crate::commands::load::{Load, Reach};
+use crate::commands::live::{InterruptFlags, LiveArgument, draw_measurement};
+use crate::commands::load::{MeasureLoadArguments, ServerArguments};
 use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::commands::ramp::{self, RampArgument};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
-use crate::values::capacity;
+use crate::values::parse_capacity;
 
 /// Largest rate of UDP load that needs no consent of the users of the path.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
@@ -32,11 +32,11 @@ const USUAL_TIME: Span = Span::from_secs(10);
 /// letters and its meaning, but for its --window, which is --buffer (-w) here.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("live", |live| live.conflicts_with("iperf2")))]
-pub(crate) struct Arguments {
+pub(crate) struct MeasureArguments {
     #[command(flatten)]
-    reach: Reach,
+    reach: ServerArguments,
     /// Capacity of the path, if known; it makes the verdict surer
-    #[arg(long, value_name = "RATE", value_parser = capacity, help_heading = "Path")]
+    #[arg(long, value_name = "RATE", value_parser = parse_capacity, help_heading = "Path")]
     bandwidth: Option<BitRate>,
     /// Increase the load in steps: 10%..120% or 5M..60M/12
     ///
@@ -55,13 +55,13 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "ramp", help_heading = "Path")]
     route: bool,
     #[command(flatten)]
-    load: Load,
+    load: MeasureLoadArguments,
     /// Measure again and again, until Ctrl-C, and keep each result: 30s, 1h
     ///
     /// One line for each run. Makes the archive if there is none. `fullpipe history` shows what changed.
     #[arg(
         long,
-        value_parser = interval,
+        value_parser = parse_interval,
         value_name = "TIME",
         conflicts_with_all = ["ramp", "json", "capture", "no_store", "file"],
         help_heading = "Archive"
@@ -82,69 +82,69 @@ pub(crate) struct Arguments {
     live: LiveArgument,
 }
 
-impl Run for Arguments {
+impl RunCommand for MeasureArguments {
     fn output(&self) -> OutputChoice<'_> {
         self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let interrupts = self.live.interrupts()?;
+        let interrupts = self.live.interrupt_flags()?;
         let flag = &interrupts.flag;
         let usual = if self.ramp.is_some() { RAMP_STEP } else { USUAL_TIME };
-        let (destination, request) = (self.reach.destination()?, self.load.request(usual)?);
-        let consent = |request: &Request| if self.yes { Ok(()) } else { consent(&destination, request) };
+        let (destination, request) = (self.reach.destination()?, self.load.to_request(usual)?);
+        let consent = |request: &Request| if self.yes { Ok(()) } else { ask_consent(&destination, request) };
         if let Some(ramp) = self.ramp {
             let live = (self.live, &interrupts);
-            return ramp::run(ramp, self.bandwidth, (&destination, &request), &consent, live, terminal);
+            return ramp::run_ramp_test(ramp, self.bandwidth, (&destination, &request), &consent, live, terminal);
         }
         consent(&request)?;
         let Some(every) = self.every else {
             return measure_once(self, &destination, &request, &interrupts, terminal);
         };
-        self.archive.require()?;
-        repeat(every, flag, terminal, &|| measure_once(self, &destination, &request, &interrupts, terminal))
+        self.archive.require_archive()?;
+        run_repeatedly(every, flag, terminal, &|| measure_once(self, &destination, &request, &interrupts, terminal))
     }
 }
 
 fn measure_once(
-    arguments: &Arguments,
+    arguments: &MeasureArguments,
     destination: &Destination,
     request: &Request,
-    interrupts: &Interrupts,
+    interrupts: &InterruptFlags,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let (style, flag) = (terminal.style(), &interrupts.flag);
-    let route = arguments.route.then(|| trace(destination, flag)).transpose()?;
+    let route = arguments.route.then(|| trace_route(destination, flag)).transpose()?;
     if let Some(route) = &route {
-        terminal.result(&report::route(route, style));
-        terminal.event(&Event::Route(Box::new(route.clone())));
+        terminal.print_result(&report::route_text(route, style));
+        terminal.print_event(&Event::Route(Box::new(route.clone())));
     }
     let recording = arguments.capture.of_test(destination)?;
     let mut head = Some(report::interval_head(request, style));
     let page = || MeasurementPage::new(&destination.host, request, arguments.bandwidth);
-    let picture = arguments.live.start(page, interrupts)?;
+    let picture = arguments.live.start_picture(page, interrupts)?;
     let mut progress = |interval: &Interval| {
         // One of many runs is a single line.
         if arguments.every.is_none() {
             if let Some(head) = head.take() {
-                terminal.progress(&format!("{head}\n"));
+                terminal.print_progress(&format!("{head}\n"));
             }
-            terminal.progress(&format!("{}\n", report::interval_line(request, interval, style)));
+            terminal.print_progress(&format!("{}\n", report::interval_line(request, interval, style)));
         }
-        terminal.event(&Event::Interval(Box::new(interval.clone())));
+        terminal.print_event(&Event::Interval(Box::new(interval.clone())));
     };
     let measured = match picture {
-        Some(picture) => draw(&picture, destination, request, interrupts, &mut progress),
+        Some(picture) => draw_measurement(&picture, destination, request, interrupts, &mut progress),
         None if arguments.reach.is_iperf2() => measure_iperf2(destination, request, flag, &mut progress),
-        None => measure(destination, request, flag, &mut progress),
+        None => measure_transfer(destination, request, flag, &mut progress),
     };
-    let measurement = judged(Measurement { route, ..measured? }, arguments.bandwidth);
-    finish(with_capture(measurement, recording, arguments.bandwidth), arguments, terminal)
+    let measurement = judge_measurement(Measurement { route, ..measured? }, arguments.bandwidth);
+    finish_measurement(with_capture(measurement, recording, arguments.bandwidth), arguments, terminal)
 }
 
 /// Asks for consent before UDP load that displaces other traffic leaves this host.
-pub(super) fn consent(destination: &Destination, request: &Request) -> Result<(), Failure> {
-    let offered = request.rate.map(|rate| rate.scaled(f64::from(request.streams)));
+pub(super) fn ask_consent(destination: &Destination, request: &Request) -> Result<(), Failure> {
+    let offered = request.rate.map(|rate| rate.scale_by(f64::from(request.streams)));
     let harmless = request.transport == Transport::Tcp
         || offered.is_some_and(|rate| rate <= UDP_CONSENT_RATE)
         || stays_here(&destination.host);
@@ -157,12 +157,12 @@ pub(super) fn consent(destination: &Destination, request: &Request) -> Result<()
          where the path carries less"
     );
     let question = format!("{warning}. Send it? [y/N] ");
-    ask(&question, &format!("{warning}; add --yes if you mean it"))
+    ask_question(&question, &format!("{warning}; add --yes if you mean it"))
 }
 
 /// Asks `question`; where nobody can be asked, the sentence is `refusal`.
-pub(super) fn ask(question: &str, refusal: &str) -> Result<(), Failure> {
-    match Terminal::ask(question) {
+pub(super) fn ask_question(question: &str, refusal: &str) -> Result<(), Failure> {
+    match Terminal::ask_user(question) {
         Some(answer) if answer.trim().eq_ignore_ascii_case("y") => Ok(()),
         Some(_) => Err(Failure::new(USAGE, "nothing was sent")),
         None => Err(Failure::new(USAGE, refusal)),
@@ -174,32 +174,36 @@ pub(super) fn stays_here(host: &str) -> bool {
 }
 
 /// Returns the measurement with its limit. Datagrams at a given rate have no window, and no limit but that rate.
-fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
+fn judge_measurement(measurement: Measurement, bandwidth: Option<BitRate>) -> Measurement {
     if measurement.request.transport == Transport::Udp {
         return measurement;
     }
-    let verdict = diagnose(&Evidence::of(&measurement, bandwidth, Framing::Ethernet));
+    let verdict = diagnose(&Evidence::from_measurement(&measurement, bandwidth, Framing::Ethernet));
     Measurement { limit: Some(verdict), ..measurement }
 }
 
 /// Prints what there is, also of a test that broke off.
-fn finish(measurement: Measurement, arguments: &Arguments, terminal: &Terminal) -> Result<(), Failure> {
+fn finish_measurement(
+    measurement: Measurement,
+    arguments: &MeasureArguments,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let (interrupted, is_valid) = (measurement.interrupted, measurement.validity.is_valid());
     let exit_code = if interrupted { INTERRUPTED } else { FAILED };
     let error = measurement.broken_off.clone().map(|message| ErrorReport { message, exit_code });
     let is_repeated = arguments.every.is_some();
-    terminal.result(&if is_repeated {
+    terminal.print_result(&if is_repeated {
         report::measurement_line(&measurement, &local_time(&measurement.started))
     } else {
-        report::measurement(&measurement, terminal.style())
+        report::measurement_text(&measurement, terminal.style())
     });
-    terminal.event(&Event::Measurement(Box::new(measurement.clone())));
+    terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
     let content = Content::Measurement { measurement: Box::new(measurement), path: None };
     let document = terminal.print_report(content, error.as_ref());
     if is_repeated {
         arguments.archive.keep_as_asked(&document, terminal);
     } else {
-        arguments.archive.keep(&document, terminal);
+        arguments.archive.keep_document(&document, terminal);
     }
     Failure::after_report(error.as_ref(), interrupted, is_valid)
 }
@@ -217,7 +221,7 @@ mod tests {
     fn read_back(request: &Request) -> Request {
         let arguments = std::iter::once("fullpipe".to_owned()).chain(measure_arguments("host", request));
         match Cli::try_parse_from(arguments).unwrap().command {
-            Command::Measure(arguments) => arguments.load.request(USUAL_TIME).unwrap(),
+            Command::Measure(arguments) => arguments.load.to_request(USUAL_TIME).unwrap(),
             other => panic!("{other:?}"),
         }
     }

@@ -52,13 +52,13 @@ use clap::builder::styling::Styles;
 
 use self::output::OutputChoice;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
-use crate::terminal::{Format, Terminal};
+use crate::terminal::{OutputFormat, Terminal};
 
 /// A command: its arguments, which carry it out.
-pub(crate) trait Run {
+pub(crate) trait RunCommand {
     /// Returns the form of the result that the arguments ask for.
     fn output(&self) -> OutputChoice<'_> {
-        (Format::Text, None)
+        (OutputFormat::Text, None)
     }
 
     /// Carries out the command.
@@ -81,7 +81,7 @@ macro_rules! commands {
         const COMMAND_GROUPS: &[(&str, &[&str])] = &[$(($group, &[$(stringify!($name)),+])),+];
 
         impl Command {
-            fn arguments(&self) -> &dyn Run {
+            fn arguments(&self) -> &dyn RunCommand {
                 match self {
                     $($(Self::$name(arguments) => &**arguments),+),+
                 }
@@ -92,34 +92,34 @@ macro_rules! commands {
 
 commands! {
     "Measure":
-        Measure(measure::Arguments),
-        Diagnose(diagnose::Arguments),
-        Sweep(sweep::Arguments),
-        Compare(compare::Arguments),
-        Serve(serve::Arguments),
+        Measure(measure::MeasureArguments),
+        Diagnose(diagnose::DiagnoseArguments),
+        Sweep(sweep::SweepServerArguments),
+        Compare(compare::CompareServersArguments),
+        Serve(serve::ServeArguments),
         #[command(disable_help_flag = true)]
-        Iperf3(iperf3::Raw),
+        Iperf3(iperf3::RawArguments),
     "Explain":
-        Calc(calc::Arguments),
-        Trace(trace::Arguments),
-        Diff(diff::Arguments),
-        Explain(explain::Arguments),
+        Calc(calc::CalcArguments),
+        Trace(trace::CaptureTraceArguments),
+        Diff(diff::DiffArguments),
+        Explain(explain::ExplainArguments),
     "Change":
-        Host(host::Arguments),
-        Copy(copy::Arguments),
-        Relay(relay::Arguments),
+        Host(host::HostArguments),
+        Copy(copy::CopyArguments),
+        Relay(relay::RelayArguments),
     "Emulate":
-        Demo(demo::Arguments),
-        Lab(lab::Arguments),
-        Simulate(simulate::Arguments),
+        Demo(demo::DemoArguments),
+        Lab(lab::LabArguments),
+        Simulate(simulate::SimulateArguments),
     "Keep":
-        Report(report::Arguments),
-        Store(store::Arguments),
-        History(history::Arguments),
+        Report(report::ReportArguments),
+        Store(store::StoreArguments),
+        History(history::HistoryArguments),
     "Tools":
-        Schema(schema::Arguments),
-        Completions(completions::Arguments),
-        Man(man::Arguments),
+        Schema(schema::SchemaArguments),
+        Completions(completions::CompletionsArguments),
+        Man(man::ManArguments),
 }
 
 /// Returns the template of the program's help, which lists the commands by group, each in one line.
@@ -138,7 +138,7 @@ pub(crate) fn help_template(styles: &Styles) -> StyledStr {
     text.into()
 }
 
-impl Run for Command {
+impl RunCommand for Command {
     fn output(&self) -> OutputChoice<'_> {
         self.arguments().output()
     }

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::terminal::Format;
+use crate::terminal::OutputFormat;
 
 /// The form of standard output, and the file for the result as a page.
-pub(crate) type OutputChoice<'o> = (Format, Option<&'o Path>);
+pub(crate) type OutputChoice<'o> = (OutputFormat, Option<&'o Path>);
 
 /// The flag for JSON of commands that end at once.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -17,7 +17,7 @@ pub(crate) struct JsonArgument {
 
 impl JsonArgument {
     pub(crate) fn output_choice(self) -> OutputChoice<'static> {
-        (Format::of(self.json, false), None)
+        (OutputFormat::from_flags(self.json, false), None)
     }
 }
 
@@ -38,6 +38,6 @@ pub(crate) struct OutputArguments {
 
 impl OutputArguments {
     pub(crate) fn output_choice(&self) -> OutputChoice<'_> {
-        (Format::of(self.json, self.json_lines), self.html.as_deref())
+        (OutputFormat::from_flags(self.json, self.json_lines), self.html.as_deref())
     }
 }

@@ -2,14 +2,14 @@
 
 use std::str::FromStr;
 
-use fullpipe_experiment::{Ramp, RampLoads, run_ramp};
+use fullpipe_experiment::{LoadRamp, RampLoads, run_ramp};
 use fullpipe_live::{MeasurementPage, MeasurementUpdate};
-use fullpipe_probe::{Destination, ProbeError, measure};
+use fullpipe_probe::{Destination, ProbeError, measure_transfer};
 use fullpipe_record::{Content, ErrorReport, Event, Measurement, Request, Transport};
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::commands::live::{Interrupts, LiveArgument, draw};
+use crate::commands::live::{InterruptFlags, LiveArgument, draw_measurement};
 use crate::failure::{FAILED, Failure, INTERRUPTED};
 use crate::terminal::Terminal;
 
@@ -21,7 +21,7 @@ const MAX_STEPS: u16 = 100;
 
 /// `FROM..TO` as shares or rates, and `/N` steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct RampArgument(Ramp);
+pub(crate) struct RampArgument(LoadRamp);
 
 impl FromStr for RampArgument {
     type Err = String;
@@ -38,19 +38,23 @@ impl FromStr for RampArgument {
         let steps = steps.transpose()?.unwrap_or(USUAL_STEPS);
         let (from, to) = range.split_once("..").ok_or("a ramp goes from one load to another: 10%..120% or 5M..60M")?;
         let loads = if from.ends_with('%') || to.ends_with('%') {
-            RampLoads::Shares(parsed::<Ratio>(from)?, parsed(to)?)
+            RampLoads::Shares(parse_value::<Ratio>(from)?, parse_value(to)?)
         } else {
-            RampLoads::Rates(parsed::<BitRate>(from)?, parsed(to)?)
+            RampLoads::Rates(parse_value::<BitRate>(from)?, parse_value(to)?)
         };
         let grows = match loads {
             RampLoads::Shares(from, to) => from.get() > 0.0 && from.get() < to.get(),
             RampLoads::Rates(from, to) => from > BitRate::ZERO && from < to,
         };
-        if grows { Ok(Self(Ramp { loads, steps })) } else { Err("a ramp goes from a load to a greater one".to_owned()) }
+        if grows {
+            Ok(Self(LoadRamp { loads, steps }))
+        } else {
+            Err("a ramp goes from a load to a greater one".to_owned())
+        }
     }
 }
 
-fn parsed<T: FromStr>(text: &str) -> Result<T, String>
+fn parse_value<T: FromStr>(text: &str) -> Result<T, String>
 where
     T::Err: ToString,
 {
@@ -65,41 +69,41 @@ impl RampArgument {
 }
 
 /// Measures step by step. What the path carries is `bandwidth`, or found by TCP first, which gives way to others.
-pub(crate) fn run(
+pub(crate) fn run_ramp_test(
     ramp: RampArgument,
     bandwidth: Option<BitRate>,
     (destination, request): (&Destination, &Request),
     consent: &dyn Fn(&Request) -> Result<(), Failure>,
-    (live, interrupts): (LiveArgument, &Interrupts),
+    (live, interrupts): (LiveArgument, &InterruptFlags),
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let once = |request: &Request| measure(destination, request, &interrupts.flag, &mut |_| {});
+    let once = |request: &Request| measure_transfer(destination, request, &interrupts.flag, &mut |_| {});
     let full = match bandwidth {
-        None if ramp.needs_full() => Some(carried(&once, request, terminal)?),
+        None if ramp.needs_full() => Some(carried_rate(&once, request, terminal)?),
         known => known,
     };
-    let loads = ramp.0.loads(full.unwrap_or(BitRate::ZERO));
-    let most = loads.last().map(|load| load.scaled(1.0 / f64::from(request.streams.max(1))));
+    let loads = ramp.0.offered_loads(full.unwrap_or(BitRate::ZERO));
+    let most = loads.last().map(|load| load.scale_by(1.0 / f64::from(request.streams.max(1))));
     consent(&Request { rate: most, ..request.clone() })?;
-    let picture = live.start(|| MeasurementPage::new(&destination.host, request, full), interrupts)?;
+    let picture = live.start_picture(|| MeasurementPage::new(&destination.host, request, full), interrupts)?;
     let mut measure_step = |request: &Request| -> Result<Measurement, ProbeError> {
         let measured = match &picture {
-            Some(picture) => draw(picture, destination, request, interrupts, &mut |_| {}),
+            Some(picture) => draw_measurement(picture, destination, request, interrupts, &mut |_| {}),
             None => once(request),
         }?;
-        terminal.event(&Event::Measurement(Box::new(measured.clone())));
+        terminal.print_event(&Event::Measurement(Box::new(measured.clone())));
         Ok(measured)
     };
     let done = run_ramp(&loads, full, request, &mut measure_step, &mut |step| {
         let line = report::ramp_step(step);
         picture.as_ref().inspect(|picture| picture.send(MeasurementUpdate::Ended(line.clone())));
-        terminal.progress(&format!("{line}\n"));
-        terminal.event(&Event::RampStep(Box::new(step.clone())));
+        terminal.print_progress(&format!("{line}\n"));
+        terminal.print_event(&Event::RampStep(Box::new(step.clone())));
     });
     drop(picture);
     let done = done?;
-    terminal.result(&report::ramp(&done, terminal.style()));
-    terminal.event(&Event::Ramp(Box::new(done.clone())));
+    terminal.print_result(&report::ramp_text(&done, terminal.style()));
+    terminal.print_event(&Event::Ramp(Box::new(done.clone())));
     let interrupted = done.interrupted;
     let broken = done.steps.iter().find_map(|step| step.broken_off.clone());
     let error = broken.map(|message| ErrorReport { message, exit_code: FAILED });
@@ -108,7 +112,7 @@ pub(crate) fn run(
 }
 
 /// Returns the rate that TCP reaches on the path.
-fn carried(
+fn carried_rate(
     once: &dyn Fn(&Request) -> Result<Measurement, ProbeError>,
     request: &Request,
     terminal: &Terminal,
@@ -135,8 +139,8 @@ fn carried(
             return Err(Failure::new(FAILED, format!("the probe before the first step broke off: {why}")));
         }
         let steady = measured.summary.steady.map(|steady| steady.rate);
-        if let Some(rate) = plausible(steady, measured.summary.rate, measured.summary.received) {
-            terminal.progress(&format!("TCP moves {rate}: that is 100 %\n"));
+        if let Some(rate) = plausible_capacity(steady, measured.summary.rate, measured.summary.received) {
+            terminal.print_progress(&format!("TCP moves {rate}: that is 100 %\n"));
             return Ok(rate);
         }
     }
@@ -153,8 +157,8 @@ const MIN_PROBED: ByteCount = ByteCount::from_kib(16);
 
 /// Returns the capacity that a probe shows: its steady rate, or the mean of the whole where the steady part is none of
 /// it. Returns `None` where it moved too little.
-fn plausible(steady: Option<BitRate>, whole: BitRate, moved: ByteCount) -> Option<BitRate> {
-    let steady = steady.filter(|steady| steady.scaled(10.0) >= whole);
+fn plausible_capacity(steady: Option<BitRate>, whole: BitRate, moved: ByteCount) -> Option<BitRate> {
+    let steady = steady.filter(|steady| steady.scale_by(10.0) >= whole);
     (moved >= MIN_PROBED).then(|| steady.unwrap_or(whole)).filter(|&rate| rate > BitRate::ZERO)
 }
 
@@ -165,19 +169,19 @@ mod tests {
     #[test]
     fn a_ramp_is_read() {
         let shares = RampLoads::Shares(Ratio::new(0.1), Ratio::new(1.2));
-        assert_eq!("10%..120%".parse(), Ok(RampArgument(Ramp { loads: shares, steps: 12 })));
+        assert_eq!("10%..120%".parse(), Ok(RampArgument(LoadRamp { loads: shares, steps: 12 })));
         let rates = RampLoads::Rates(BitRate::from_mbps(5), BitRate::from_mbps(60));
-        assert_eq!("5M..60Mbit/s/4".parse(), Ok(RampArgument(Ramp { loads: rates, steps: 4 })));
+        assert_eq!("5M..60Mbit/s/4".parse(), Ok(RampArgument(LoadRamp { loads: rates, steps: 4 })));
     }
 
     #[test]
     fn a_tiny_probe_is_no_capacity() {
         // A first probe of a few bytes once gave a ramp from 10 to 120 bit/s.
         let (bits, rate) = (BitRate::from_bps(100), BitRate::from_mbps(50));
-        assert_eq!(plausible(Some(bits), bits, ByteCount::new(38)), None);
-        assert_eq!(plausible(Some(bits), rate, ByteCount::from_mib(12)), Some(rate));
-        assert_eq!(plausible(Some(rate), rate, ByteCount::from_mib(12)), Some(rate));
-        assert_eq!(plausible(None, BitRate::ZERO, ByteCount::from_mib(1)), None);
+        assert_eq!(plausible_capacity(Some(bits), bits, ByteCount::new(38)), None);
+        assert_eq!(plausible_capacity(Some(bits), rate, ByteCount::from_mib(12)), Some(rate));
+        assert_eq!(plausible_capacity(Some(rate), rate, ByteCount::from_mib(12)), Some(rate));
+        assert_eq!(plausible_capacity(None, BitRate::ZERO, ByteCount::from_mib(1)), None);
     }
 
     #[test]

@@ -3,22 +3,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clap::ArgGroup;
-use fullpipe_control::Network;
-use fullpipe_iperf::Key;
+use fullpipe_control::AddressPrefix;
+use fullpipe_iperf::SharedKey;
 use fullpipe_record::Event;
 use fullpipe_record::event::{ClientFailure, Listening, NoPeer, NotAccepting, RelayStopping};
-use fullpipe_relay::{AllowedTargets, RelayError, RelayEvent, RelayOptions, Role, Target, relay};
+use fullpipe_relay::{
+    AllowedTargets, RelayError, RelayEvent, RelayOptions, RelayRole, TargetAddress, relay_connections,
+};
 use fullpipe_report as report;
-use fullpipe_units::{Span, counted};
+use fullpipe_units::{Span, count_noun};
 
-use super::every::interval;
+use super::every::parse_interval;
 use super::log_thread::LogThread;
 use super::serve::{rejected_event, rejected_line};
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::output::OutputChoice;
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, USAGE};
-use crate::terminal::{Format, Terminal, event_line};
-use crate::values::{duration, key, whole};
+use crate::terminal::{OutputFormat, Terminal, event_line};
+use crate::values::{integer_parser, parse_duration, read_key_file};
 
 /// Split TCP, for hosts with small windows that nobody may change.
 ///
@@ -31,16 +33,16 @@ use crate::values::{duration, key, whole};
     group = ArgGroup::new("part").args(["to", "allow_to"]).required(true),
     override_usage = USAGES
 )]
-pub(crate) struct Arguments {
+pub(crate) struct RelayArguments {
     /// Address to listen on: ADDRESS:PORT, or :PORT for all addresses
-    #[arg(long, value_parser = listen, value_name = "ADDRESS:PORT", help_heading = "Relay")]
+    #[arg(long, value_parser = parse_listen_address, value_name = "ADDRESS:PORT", help_heading = "Relay")]
     listen: ListenAddress,
     /// Target of all connections: HOST:PORT
     #[arg(long, value_name = "HOST:PORT", help_heading = "Relay")]
-    to: Option<Target>,
+    to: Option<TargetAddress>,
     /// Far relay that connects to the target
     #[arg(long, value_name = "HOST:PORT", requires = "key_file", requires = "to", help_heading = "Pair")]
-    via: Option<Target>,
+    via: Option<TargetAddress>,
     /// Serve near relays that ask for these targets; repeatable
     ///
     /// NETWORK:PORTS, as 10.0.0.0/8:22,443 or `[2001:db8::/32]:*`. Loopback and link-local addresses are permitted only
@@ -50,8 +52,8 @@ pub(crate) struct Arguments {
     /// Key in FILE that both relays of a pair have
     ///
     /// Each proves to the other that it has it.
-    #[arg(long, value_parser = key, value_name = "FILE", help_heading = "Pair")]
-    key_file: Option<Key>,
+    #[arg(long, value_parser = read_key_file, value_name = "FILE", help_heading = "Pair")]
+    key_file: Option<SharedKey>,
     /// Do not encrypt between the relays
     ///
     /// Both must say so. Data then moves within the kernel, for a tenth of the processor time.
@@ -68,7 +70,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "N",
         default_value_t = 8,
-        value_parser = whole(0..=u16::MAX),
+        value_parser = integer_parser(0..=u16::MAX),
         requires = "via",
         conflicts_with = "allow_to",
         help_heading = "Pair"
@@ -76,13 +78,13 @@ pub(crate) struct Arguments {
     pool: u16,
     /// Serve only this network, as 192.0.2.0/24; repeatable
     #[arg(long, value_name = "NETWORK", help_heading = "Limits")]
-    allow: Vec<Network>,
+    allow: Vec<AddressPrefix>,
     /// Maximum number of connections at once; more wait
     #[arg(
         long,
         value_name = "N",
         default_value_t = 4096,
-        value_parser = whole(1..=1_000_000_u32),
+        value_parser = integer_parser(1..=1_000_000_u32),
         help_heading = "Limits"
     )]
     max_connections: u32,
@@ -93,18 +95,18 @@ pub(crate) struct Arguments {
         long,
         hide_short_help = true,
         value_name = "N",
-        value_parser = whole(1..=1_000_000_u32),
+        value_parser = integer_parser(1..=1_000_000_u32),
         conflicts_with = "allow_to",
         help_heading = "Limits"
     )]
     max_connections_per_address: Option<u32>,
     /// Time for open connections to end after Ctrl-C; the rest is reset
-    #[arg(long, default_value = "30", value_parser = duration, value_name = "SECONDS", help_heading = "Limits")]
+    #[arg(long, default_value = "30", value_parser = parse_duration, value_name = "SECONDS", help_heading = "Limits")]
     drain: Span,
     /// Report each connection also at its start and this often, unless it is idle
     ///
     /// With the rate and the limit of each stretch since the last report. Seconds where no unit is given.
-    #[arg(long, short, value_parser = interval, value_name = "SECONDS", help_heading = "Output")]
+    #[arg(long, short, value_parser = parse_interval, value_name = "SECONDS", help_heading = "Output")]
     interval: Option<Span>,
     /// Print one JSON object a line for each event
     #[arg(long, help_heading = "Output")]
@@ -131,7 +133,7 @@ struct ListenAddress {
     port: u16,
 }
 
-fn listen(text: &str) -> Result<ListenAddress, String> {
+fn parse_listen_address(text: &str) -> Result<ListenAddress, String> {
     let error = || "write ADDRESS:PORT, or :PORT for all addresses".to_owned();
     let (address, port) = text.rsplit_once(':').ok_or_else(error)?;
     let inner = address.strip_prefix('[').and_then(|address| address.strip_suffix(']')).unwrap_or(address);
@@ -139,8 +141,8 @@ fn listen(text: &str) -> Result<ListenAddress, String> {
     Ok(ListenAddress { address, port: port.parse().map_err(|_| error())? })
 }
 
-impl Arguments {
-    fn options(&self) -> Result<RelayOptions, Failure> {
+impl RelayArguments {
+    fn relay_options(&self) -> Result<RelayOptions, Failure> {
         Ok(RelayOptions {
             address: self.listen.address,
             port: self.listen.port,
@@ -149,18 +151,18 @@ impl Arguments {
             max_connections_per_address: self.max_connections_per_address.unwrap_or(self.max_connections.div_ceil(4)),
             drain: self.drain,
             interval: self.interval,
-            role: self.role()?,
+            role: self.relay_role()?,
         })
     }
 
-    fn role(&self) -> Result<Role, Failure> {
+    fn relay_role(&self) -> Result<RelayRole, Failure> {
         let plain = self.plain;
         Ok(match (self.to.clone(), self.via.clone(), self.key_file.clone()) {
             (Some(to), Some(via), Some(key)) => {
-                Role::Near { to, via, key, plain, compress: self.compress, pool: self.pool }
+                RelayRole::Near { to, via, key, plain, compress: self.compress, pool: self.pool }
             }
-            (None, None, Some(key)) => Role::Far { targets: self.allow_to.clone(), key, plain },
-            (Some(to), None, None) => Role::Alone { to },
+            (None, None, Some(key)) => RelayRole::Far { targets: self.allow_to.clone(), key, plain },
+            (Some(to), None, None) => RelayRole::Alone { to },
             _ => {
                 let why = "--key-file is for a pair: add --via at the near relay, or --allow-to at the far one";
                 return Err(Failure::new(USAGE, why));
@@ -169,48 +171,48 @@ impl Arguments {
     }
 }
 
-impl Run for Arguments {
+impl RunCommand for RelayArguments {
     fn output(&self) -> OutputChoice<'_> {
-        (Format::of(false, self.json_lines), None)
+        (OutputFormat::from_flags(false, self.json_lines), None)
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        let options = self.options()?;
+        let options = self.relay_options()?;
         let interrupt = super::interrupt_flag()?;
         let format = terminal.format();
-        let log = LogThread::start(move |event| note(event, format));
-        let relayed = relay(&options, &Arc::clone(&interrupt), &mut |event| {
-            if interrupt.load(Ordering::Relaxed) { log.note_last(event) } else { log.note(event) }
+        let log = LogThread::start(move |event| print_event(event, format));
+        let relayed = relay_connections(&options, &Arc::clone(&interrupt), &mut |event| {
+            if interrupt.load(Ordering::Relaxed) { log.note_last(event) } else { log.log_event(event) }
         });
         log.finish();
-        relayed.map_err(|error| explain(&error))?;
+        relayed.map_err(|error| relay_failure(&error))?;
         if interrupt.load(Ordering::Relaxed) { Err(Failure::already_printed(INTERRUPTED)) } else { Ok(()) }
     }
 }
 
-fn note(event: &RelayEvent, format: Format) {
-    if format == Format::JsonLines {
+fn print_event(event: &RelayEvent, format: OutputFormat) {
+    if format == OutputFormat::JsonLines {
         let now = jiff::Timestamp::now().round(jiff::Unit::Millisecond).map(|now| now.to_string()).unwrap_or_default();
-        Terminal::line(&event_line(&as_event(event), &now));
+        Terminal::print_line(&event_line(&as_event(event), &now));
     } else {
-        Terminal::line(&describe(event));
+        Terminal::print_line(&describe_event(event));
     }
 }
 
 /// Returns an event as one line.
-fn describe(event: &RelayEvent) -> String {
+fn describe_event(event: &RelayEvent) -> String {
     match event {
         RelayEvent::Listening(address) => format!("listening on {address}"),
         RelayEvent::Joined(ends) => format!("{} → {}: connected", ends.client, ends.target),
         RelayEvent::Progress(progress) => report::relay_progress(progress),
-        RelayEvent::Relayed(done) => report::relayed(done),
+        RelayEvent::Relayed(done) => report::relay_line(done),
         RelayEvent::NotRelayed { client, why } => format!("{client}: reset, because {why}"),
         RelayEvent::Rejected(refused) => rejected_line(refused),
         RelayEvent::NotAccepting { why } => format!("connections wait, because none can be accepted: {why}"),
         RelayEvent::NoPeer { why } => format!("{why}; trying again each second"),
         RelayEvent::Stopping { connections: 0, .. } => "stopping".to_owned(),
         RelayEvent::Stopping { connections, deadline } => {
-            let open = counted(connections, "connection");
+            let open = count_noun(connections, "connection");
             format!("stopping: waiting up to {deadline} for {open} to end")
         }
     }
@@ -233,7 +235,7 @@ fn as_event(event: &RelayEvent) -> Event {
     }
 }
 
-fn explain(error: &RelayError) -> Failure {
+fn relay_failure(error: &RelayError) -> Failure {
     match error {
         RelayError::Listen(error) => Failure::cannot_listen(error, "--listen"),
         RelayError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
@@ -247,10 +249,12 @@ mod tests {
 
     #[test]
     fn an_address_to_listen_on_has_a_port() {
-        let read = |text| listen(text).map(|listen| (listen.address, listen.port));
+        let read = |text| parse_listen_address(text).map(|listen| (listen.address, listen.port));
         assert_eq!(read(":9000"), Ok((None, 9000)));
         assert_eq!(read("127.0.0.1:0"), Ok((Some(IpAddr::from([127, 0, 0, 1])), 0)));
         assert_eq!(read("[::1]:9000").unwrap().0, Some("::1".parse().unwrap()));
-        assert!(["", "9000", "host:9000", ":65536", "127.0.0.1"].iter().all(|text| listen(text).is_err()));
+        assert!(
+            ["", "9000", "host:9000", ":65536", "127.0.0.1"].iter().all(|text| parse_listen_address(text).is_err())
+        );
     }
 }

@@ -1,18 +1,18 @@
 use std::path::{Path, PathBuf};
 
 use fullpipe_record::{Content, Document, StoredDocument};
-use fullpipe_report::{Source, text_page};
-use fullpipe_store::{Filter, NewDocument, Store};
+use fullpipe_report::{PageSource, text_page};
+use fullpipe_store::{DocumentFilter, NewDocument, Store};
 use jiff::Timestamp;
 
 use super::keep::PlaceArgument;
-use crate::commands::Run;
-use crate::commands::document::{name_of, read};
+use crate::commands::RunCommand;
+use crate::commands::document::{name_of, read_document};
 use crate::commands::facts;
 use crate::commands::output::OutputChoice;
 use crate::failure::{Failure, USAGE};
-use crate::terminal::{Format, Terminal, write_page};
-use crate::values::ago;
+use crate::terminal::{OutputFormat, Terminal, write_page};
+use crate::values::parse_past_time;
 
 /// Documents of the archive that are shown whole; of more, their facts are compared.
 const MAX_WHOLE: usize = 4;
@@ -24,12 +24,12 @@ const MAX_WHOLE: usize = 4;
 /// and their limits. The HTML file requests nothing when it is opened, follows the light or dark theme of the system,
 /// and can be printed.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ReportArguments {
     /// JSON document, `-` for standard input; or the identifier of one in the archive, or the end of it
     #[arg(value_name = "FILE|ID", required_unless_present = "since")]
     sources: Vec<String>,
     /// Documents since this time: 30d, 12h, 2026-03-12
-    #[arg(long, value_parser = ago, value_name = "TIME")]
+    #[arg(long, value_parser = parse_past_time, value_name = "TIME")]
     since: Option<Timestamp>,
     /// Write the result as one HTML file with charts
     #[arg(long, help_heading = "Output", value_name = "FILE", hide_short_help = true)]
@@ -44,53 +44,53 @@ pub(crate) struct Arguments {
     place: PlaceArgument,
 }
 
-impl Run for Arguments {
+impl RunCommand for ReportArguments {
     fn output(&self) -> OutputChoice<'_> {
-        (Format::of(false, self.json_lines), None)
+        (OutputFormat::from_flags(false, self.json_lines), None)
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let (files, ids): (Vec<&str>, Vec<&str>) =
             self.sources.iter().map(String::as_str).partition(|source| !is_identifier(source));
-        let read_one = |file: &&str| Ok((name_of(file).to_owned(), read(file)?));
+        let read_one = |file: &&str| Ok((name_of(file).to_owned(), read_document(file)?));
         let mut named: Vec<(String, Document)> = files.iter().map(read_one).collect::<Result<_, Failure>>()?;
         if self.csv || self.json_lines {
             let mut documents = facts_of(&named)?;
-            documents.extend(self.stored(&ids)?.1);
-            facts::print(documents, terminal.format());
+            documents.extend(self.stored_documents(&ids)?.1);
+            facts::print_facts(documents, terminal.format());
             return Ok(());
         }
-        let (store, stored) = self.stored(&ids)?;
+        let (store, stored) = self.stored_documents(&ids)?;
         if let Some(mut store) = store {
-            named.extend(shown(&mut store, stored)?);
+            named.extend(load_documents(&mut store, stored)?);
         }
-        self.print(&named, terminal)
+        self.print_report(&named, terminal)
     }
 }
 
-impl Arguments {
+impl ReportArguments {
     /// Returns the documents of the archive that are asked for, without their bodies, and the archive if it is needed.
-    fn stored(&self, ids: &[&str]) -> Result<(Option<Store>, Vec<StoredDocument>), Failure> {
+    fn stored_documents(&self, ids: &[&str]) -> Result<(Option<Store>, Vec<StoredDocument>), Failure> {
         if ids.is_empty() && self.since.is_none() {
             return Ok((None, Vec::new()));
         }
         let mut store = Store::open(&self.place.location()?)?;
-        let mut stored = ids.iter().map(|id| store.find(id)).collect::<Result<Vec<_>, _>>()?;
+        let mut stored = ids.iter().map(|id| store.find_document(id)).collect::<Result<Vec<_>, _>>()?;
         if let Some(since) = self.since {
-            stored.extend(store.list(&Filter { since: Some(since), ..Filter::default() })?);
+            stored.extend(store.list_documents(&DocumentFilter { since: Some(since), ..DocumentFilter::default() })?);
         }
         Ok((Some(store), stored))
     }
 
-    fn print(&self, named: &[(String, Document)], terminal: &Terminal) -> Result<(), Failure> {
-        let sources: Vec<Source<'_>> = named.iter().map(|(name, document)| Source { name, document }).collect();
+    fn print_report(&self, named: &[(String, Document)], terminal: &Terminal) -> Result<(), Failure> {
+        let sources: Vec<PageSource<'_>> = named.iter().map(|(name, document)| PageSource { name, document }).collect();
         let Some(file) = &self.html else {
             let text = text_page(&sources, terminal.style()).map_err(|error| Failure::new(USAGE, error.to_string()))?;
-            terminal.result(&text);
+            terminal.print_result(&text);
             return Ok(());
         };
         write_page(file, &sources)?;
-        terminal.result(&format!("{}\n", file.display()));
+        terminal.print_result(&format!("{}\n", file.display()));
         Ok(())
     }
 }
@@ -105,7 +105,7 @@ fn is_identifier(source: &str) -> bool {
 fn facts_of(named: &[(String, Document)]) -> Result<Vec<StoredDocument>, Failure> {
     let mut all = Vec::new();
     for (name, document) in named {
-        let of = NewDocument::of(document, Timestamp::now());
+        let of = NewDocument::from_document(document, Timestamp::now());
         if of.is_empty() {
             return Err(Failure::new(USAGE, format!("{name} has no run whose figures could be printed")));
         }
@@ -116,13 +116,13 @@ fn facts_of(named: &[(String, Document)]) -> Result<Vec<StoredDocument>, Failure
 
 /// Returns documents of the archive as they are to be shown: the whole of a few that fullpipe wrote, and of others all
 /// together their facts, which is quick also of many.
-fn shown(store: &mut Store, stored: Vec<StoredDocument>) -> Result<Vec<(String, Document)>, Failure> {
+fn load_documents(store: &mut Store, stored: Vec<StoredDocument>) -> Result<Vec<(String, Document)>, Failure> {
     let is_few = stored.len() <= MAX_WHOLE;
     let (whole, rest): (Vec<_>, Vec<_>) =
         stored.into_iter().partition(|one| is_few && one.schema > 0 && !one.blake3.is_empty());
     let mut named = Vec::new();
     for document in whole {
-        named.push((document.id.clone(), parsed(&document, &store.body(&document)?)?));
+        named.push((document.id.clone(), parse_document(&document, &store.document_body(&document)?)?));
     }
     if !rest.is_empty() || named.is_empty() {
         named.push(("archive".to_owned(), Document::new(Content::Stored { stored: rest })));
@@ -130,6 +130,6 @@ fn shown(store: &mut Store, stored: Vec<StoredDocument>) -> Result<Vec<(String, 
     Ok(named)
 }
 
-fn parsed(document: &StoredDocument, body: &[u8]) -> Result<Document, Failure> {
+fn parse_document(document: &StoredDocument, body: &[u8]) -> Result<Document, Failure> {
     Document::from_json(body).map_err(|error| super::document::not_a_document(&document.id, &error))
 }

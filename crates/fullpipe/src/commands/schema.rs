@@ -1,20 +1,20 @@
 use fullpipe_report as report;
 
-use super::Run;
+use super::RunCommand;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
 /// Print the JSON schema of what --json and --json-lines print.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct SchemaArguments {
     /// Print the schema of one line of --json-lines instead
     #[arg(long)]
     events: bool,
 }
 
-impl Run for Arguments {
+impl RunCommand for SchemaArguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        terminal.result(&if self.events { report::event_schema() } else { report::schema() });
+        terminal.print_result(&if self.events { report::event_schema() } else { report::document_schema() });
         Ok(())
     }
 }

@@ -5,27 +5,29 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fullpipe_control::{Authenticator, Network, RefusedConnections, RsaPrivateKey, TlsIdentity};
-use fullpipe_copy::{SHARE_PORT, Share, ShareError, ShareEvent, ShareOptions};
-use fullpipe_iperf::{DEFAULT_PORT, Key, Users};
+use fullpipe_control::{AddressPrefix, LoginAuthenticator, RefusedConnections, RsaPrivateKey, TlsIdentity};
+use fullpipe_copy::{SHARE_PORT, ShareError, ShareEvent, ShareOptions, ShareServer};
+use fullpipe_iperf::{DEFAULT_PORT, SharedKey, UserList};
 use fullpipe_live::{ServerPage, ServerUpdate};
-use fullpipe_probe::{Limits, Quota, ServeError, ServeOptions, ServerEvent, StorageConfig, serve};
+use fullpipe_probe::{
+    AdmissionQuota, ServeError, ServeOptions, ServerEvent, ServerLimits, StorageConfig, serve_clients,
+};
 use fullpipe_record::event::{
     Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected, UnreportedFlows,
 };
 use fullpipe_record::{Direction, Event};
-use fullpipe_units::{BitRate, ByteCount, Span, counted};
+use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
-use super::load::padding;
+use super::load::rsa_padding;
 use super::log_thread::LogThread;
 use super::pidfile::PidFile;
 use super::{daemon, server_text};
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::live::LiveArgument;
 use crate::commands::output::OutputChoice;
 use crate::failure::{FAILED, Failure, LACKING, USAGE};
-use crate::terminal::{Format, Terminal, event_line};
-use crate::values::{duration, key, rsa_private_key, tls_identity, users, whole};
+use crate::terminal::{OutputFormat, Terminal, event_line};
+use crate::values::{integer_parser, parse_duration, read_key_file, read_user_file, rsa_private_key, tls_identity};
 
 /// Time between two counts of a test for a picture.
 const PICTURE_INTERVAL: Span = Span::from_secs(1);
@@ -38,15 +40,15 @@ const IPERF2_PORT: u16 = 5001;
 /// Answers fullpipe and iperf3 clients, and iperf2 clients that send, any number at once, until interrupted.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("live", |live| live.conflicts_with("daemon")))]
-pub(crate) struct Arguments {
+pub(crate) struct ServeArguments {
     /// Port to listen on [default: 5201, and 5001 for iperf2]
-    #[arg(long, short, value_parser = whole(0..=u16::MAX), help_heading = "Server")]
+    #[arg(long, short, value_parser = integer_parser(0..=u16::MAX), help_heading = "Server")]
     port: Option<u16>,
     /// Second port to listen on, if it is free; both serve all clients
     #[arg(
         long,
         value_name = "PORT",
-        value_parser = whole(0..=u16::MAX),
+        value_parser = integer_parser(0..=u16::MAX),
         hide_short_help = true,
         help_heading = "Server"
     )]
@@ -61,7 +63,7 @@ pub(crate) struct Arguments {
     #[arg(long, short = '1', help_heading = "Server")]
     one_off: bool,
     /// End after so long without a test
-    #[arg(long, value_parser = duration, value_name = "SECONDS", help_heading = "Server")]
+    #[arg(long, value_parser = parse_duration, value_name = "SECONDS", help_heading = "Server")]
     idle_timeout: Option<Span>,
     /// Time limit for a client's answer
     ///
@@ -70,7 +72,7 @@ pub(crate) struct Arguments {
     #[arg(
         long,
         default_value = "10",
-        value_parser = duration,
+        value_parser = parse_duration,
         value_name = "SECONDS",
         hide_short_help = true,
         help_heading = "Limits"
@@ -79,8 +81,8 @@ pub(crate) struct Arguments {
     /// Serve only fullpipe clients that know the key in FILE
     ///
     /// The key proves who the client is. It encrypts nothing.
-    #[arg(long, value_parser = key, value_name = "FILE", help_heading = "Security")]
-    key_file: Option<Key>,
+    #[arg(long, value_parser = read_key_file, value_name = "FILE", help_heading = "Security")]
+    key_file: Option<SharedKey>,
     /// Encrypt the control connections of clients that ask for it
     ///
     /// FILE holds a certificate and its private key in PEM. The data is not encrypted.
@@ -130,7 +132,7 @@ struct ShareArguments {
         long,
         value_name = "PORT",
         default_value_t = SHARE_PORT,
-        value_parser = whole(0..=u16::MAX),
+        value_parser = integer_parser(0..=u16::MAX),
         requires = "share",
         conflicts_with_all = OF_TESTS,
         hide_short_help = true
@@ -172,13 +174,13 @@ struct UserArguments {
     /// Users, a line NAME,DIGEST each
     ///
     /// DIGEST is SHA-256 of `{NAME}PASSWORD` in hexadecimal. The file is read once.
-    #[arg(long, value_parser = users, value_name = "FILE", requires = "rsa_private_key_path", hide_short_help = true)]
-    authorized_users_path: Option<Users>,
+    #[arg(long, value_parser = read_user_file, value_name = "FILE", requires = "rsa_private_key_path", hide_short_help = true)]
+    authorized_users_path: Option<UserList>,
     /// Maximum difference between a user's clock and this host's
     #[arg(
         long,
         default_value = "10",
-        value_parser = duration,
+        value_parser = parse_duration,
         value_name = "SECONDS",
         requires = "rsa_private_key_path",
         hide_short_help = true
@@ -215,10 +217,10 @@ struct LogArguments {
 struct LimitArguments {
     /// Serve only this network, as 192.0.2.0/24; repeatable
     #[arg(long, value_name = "NETWORK")]
-    allow: Vec<Network>,
+    allow: Vec<AddressPrefix>,
     /// Never serve this network, even if it is allowed; repeatable
     #[arg(long, value_name = "NETWORK")]
-    deny: Vec<Network>,
+    deny: Vec<AddressPrefix>,
     /// Maximum rate of all tests together
     ///
     /// Tests that would exceed it are refused; tests that do are ended.
@@ -228,7 +230,7 @@ struct LimitArguments {
     #[arg(long, hide_short_help = true, value_name = "RATE")]
     address_bitrate_limit: Option<BitRate>,
     /// Maximum duration of a test
-    #[arg(long, value_parser = duration, value_name = "SECONDS")]
+    #[arg(long, value_parser = parse_duration, value_name = "SECONDS")]
     server_max_duration: Option<Span>,
     /// Maximum bytes of a test
     #[arg(long, hide_short_help = true, value_name = "BYTES")]
@@ -238,8 +240,8 @@ struct LimitArguments {
         long,
         hide_short_help = true,
         value_name = "N",
-        value_parser = whole(0..=u32::MAX),
-        default_value_t = Limits::default().total.tests
+        value_parser = integer_parser(0..=u32::MAX),
+        default_value_t = ServerLimits::default().total.tests
     )]
     max_tests: u32,
     /// Maximum number of tests of one address (IPv6: one /64 network)
@@ -247,8 +249,8 @@ struct LimitArguments {
         long,
         hide_short_help = true,
         value_name = "N",
-        value_parser = whole(0..=u32::MAX),
-        default_value_t = Limits::default().address.tests
+        value_parser = integer_parser(0..=u32::MAX),
+        default_value_t = ServerLimits::default().address.tests
     )]
     max_tests_per_address: u32,
     /// Maximum number of streams of all tests
@@ -256,8 +258,8 @@ struct LimitArguments {
         long,
         hide_short_help = true,
         value_name = "N",
-        value_parser = whole(0..=u32::MAX),
-        default_value_t = Limits::default().total.streams
+        value_parser = integer_parser(0..=u32::MAX),
+        default_value_t = ServerLimits::default().total.streams
     )]
     max_streams: u32,
     /// Maximum number of streams of one address (IPv6: one /64 network)
@@ -267,14 +269,14 @@ struct LimitArguments {
         long,
         hide_short_help = true,
         value_name = "N",
-        value_parser = whole(0..=u32::MAX),
-        default_value_t = Limits::default().address.streams
+        value_parser = integer_parser(0..=u32::MAX),
+        default_value_t = ServerLimits::default().address.streams
     )]
     max_streams_per_address: u32,
 }
 
-impl Arguments {
-    fn options(&self) -> ServeOptions {
+impl ServeArguments {
+    fn serve_options(&self) -> ServeOptions {
         // Whoever chose a port, or wants one test, did not ask for another port.
         let usual = (self.port.is_none() && !self.one_off).then_some(IPERF2_PORT);
         ServeOptions {
@@ -298,12 +300,12 @@ impl Arguments {
     }
 }
 
-impl Arguments {
+impl ServeArguments {
     /// Opens the folder that is shared, and listens for copies, if that is asked for.
-    fn open_share(&self) -> Result<Option<Share>, Failure> {
+    fn open_share(&self) -> Result<Option<ShareServer>, Failure> {
         let (Some(share), Some(key)) = (&self.share.share, &self.key_file) else { return Ok(None) };
         let limits = self.limits.limits();
-        let opened = Share::open(ShareOptions {
+        let opened = ShareServer::open_share(ShareOptions {
             folder: share.folder.clone(),
             is_read_only: share.is_read_only,
             key: key.clone(),
@@ -335,25 +337,25 @@ impl Arguments {
 }
 
 impl UserArguments {
-    fn authenticator(&self) -> Option<Authenticator> {
+    fn authenticator(&self) -> Option<LoginAuthenticator> {
         let (users, key) = self.authorized_users_path.clone().zip(self.rsa_private_key_path.clone())?;
-        Some(Authenticator::new(users, key, padding(self.use_pkcs1_padding), self.time_skew_threshold))
+        Some(LoginAuthenticator::new(users, key, rsa_padding(self.use_pkcs1_padding), self.time_skew_threshold))
     }
 }
 
 impl LimitArguments {
-    fn limits(&self) -> Limits {
-        let usual = Limits::default();
-        Limits {
+    fn limits(&self) -> ServerLimits {
+        let usual = ServerLimits::default();
+        ServerLimits {
             allow: self.allow.clone(),
             deny: self.deny.clone(),
-            address: Quota {
+            address: AdmissionQuota {
                 tests: self.max_tests_per_address,
                 streams: self.max_streams_per_address,
                 rate: self.address_bitrate_limit,
                 ..usual.address
             },
-            total: Quota {
+            total: AdmissionQuota {
                 tests: self.max_tests,
                 streams: self.max_streams,
                 rate: self.server_bitrate_limit,
@@ -365,9 +367,9 @@ impl LimitArguments {
     }
 }
 
-impl Run for Arguments {
+impl RunCommand for ServeArguments {
     fn output(&self) -> OutputChoice<'_> {
-        (Format::of(false, self.log.json_lines), None)
+        (OutputFormat::from_flags(false, self.log.json_lines), None)
     }
 
     fn run(&self, _: &Terminal) -> Result<(), Failure> {
@@ -375,19 +377,19 @@ impl Run for Arguments {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), Failure> {
+fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     if arguments.log.daemon && !daemon::is_detached() {
-        return daemon::detach();
+        return daemon::restart_in_background();
     }
-    let interrupts = arguments.live.interrupts()?;
+    let interrupts = arguments.live.interrupt_flags()?;
     let flag = &interrupts.flag;
-    let picture = arguments.live.start(ServerPage::default, &interrupts)?;
+    let picture = arguments.live.start_picture(ServerPage::default, &interrupts)?;
     let share = arguments.open_share()?;
-    let mut sharing = share.as_ref().map(Share::address);
-    let mut options = arguments.options();
-    options.share = share.as_ref().map(Share::handover);
-    let mut file = Log::open(&arguments.log)?;
-    let log = LogThread::start(move |noted| file.note(noted));
+    let mut sharing = share.as_ref().map(ShareServer::listen_address);
+    let mut options = arguments.serve_options();
+    options.share = share.as_ref().map(ShareServer::handover);
+    let mut file = ServerLog::open(&arguments.log)?;
+    let log = LogThread::start(move |noted| file.write_entry(noted));
     let mut pid_file = None;
     let mut note = |event: ServerEvent| {
         // Only a server that can be reached writes that it runs.
@@ -403,51 +405,51 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         }
         if let Some(picture) = &picture {
-            picture.send(ServerUpdate { line: describe(&event), event: event.clone() });
+            picture.send(ServerUpdate { line: describe_event(&event), event: event.clone() });
         }
         let listening = if let ServerEvent::Listening(address) = event { Some(address) } else { None };
         let shared = listening.zip(listening.and_then(|_| sharing.take()));
-        log.note(Noted::Server(Box::new(event)));
+        log.log_event(LogEntry::Server(Box::new(event)));
         if let Some((address, own)) = shared {
-            log.note(Noted::Sharing(own.unwrap_or(address), arguments.shared_line(address, own)));
+            log.log_event(LogEntry::Sharing(own.unwrap_or(address), arguments.shared_line(address, own)));
         }
     };
     let stop = AtomicBool::new(false);
     let served = thread::scope(|threads| {
         if let Some(share) = share {
             let (stop, log) = (&stop, &log);
-            threads.spawn(move || share.serve(stop, &mut |event| log.note(Noted::Share(event))));
+            threads.spawn(move || share.serve_clients(stop, &mut |event| log.log_event(LogEntry::Share(event))));
         }
-        let served = serve(&options, server_text::printer, flag, &mut note);
+        let served = serve_clients(&options, server_text::test_printer, flag, &mut note);
         stop.store(true, Ordering::Relaxed);
         served
     });
     log.finish();
     drop(picture);
     pid_file.transpose()?;
-    served.map_err(|error| explain(&error))
+    served.map_err(|error| serve_failure(&error))
 }
 
 /// An entry of the log.
-enum Noted {
+enum LogEntry {
     Server(Box<ServerEvent>),
     /// A folder is shared on this address, with the line that says so.
     Sharing(SocketAddr, String),
     Share(ShareEvent),
 }
 
-impl Noted {
+impl LogEntry {
     /// Returns one line; none of what goes on within a test.
-    fn line(&self) -> Option<String> {
+    fn text_line(&self) -> Option<String> {
         match self {
-            Self::Server(event) => describe(event),
+            Self::Server(event) => describe_event(event),
             Self::Sharing(_, line) => Some(line.clone()),
             Self::Share(event) => Some(describe_copy(event)),
         }
     }
 
     /// Returns the record; `None` of events within a test.
-    fn event(&self) -> Option<Event> {
+    fn to_event(&self) -> Option<Event> {
         match self {
             Self::Server(event) => as_event(event),
             Self::Sharing(address, _) => Some(Event::Listening(Listening { address: *address })),
@@ -457,7 +459,7 @@ impl Noted {
 }
 
 /// Log of events.
-struct Log {
+struct ServerLog {
     file: Option<File>,
     json: bool,
     /// True for a daemon: the process that starts it waits for the line that it can be reached, and ends after that.
@@ -465,7 +467,7 @@ struct Log {
     silent: bool,
 }
 
-impl Log {
+impl ServerLog {
     fn open(arguments: &LogArguments) -> Result<Self, Failure> {
         let open = |path: &PathBuf| {
             let opened = OpenOptions::new().create(true).append(true).open(path);
@@ -479,9 +481,9 @@ impl Log {
         })
     }
 
-    fn note(&mut self, noted: &Noted) {
+    fn write_entry(&mut self, noted: &LogEntry) {
         let now = jiff::Timestamp::now().round(jiff::Unit::Second).map(|now| now.to_string()).unwrap_or_default();
-        let line = if self.json { noted.event().map(|event| event_line(&event, &now)) } else { noted.line() };
+        let line = if self.json { noted.to_event().map(|event| event_line(&event, &now)) } else { noted.text_line() };
         let Some(line) = line else { return };
         if let Some(file) = &mut self.file {
             let stamped = if self.json { format!("{line}\n") } else { format!("{now} {line}\n") };
@@ -489,20 +491,20 @@ impl Log {
             let _ = file.write_all(stamped.as_bytes());
         }
         if !self.silent && (self.file.is_none() || self.silent_after_listening) {
-            Terminal::line(&line);
+            Terminal::print_line(&line);
         }
         self.silent |= self.silent_after_listening;
     }
 }
 
 /// One line; none of what goes on within a test.
-fn describe(event: &ServerEvent) -> Option<String> {
+fn describe_event(event: &ServerEvent) -> Option<String> {
     Some(match event {
         ServerEvent::Connected { .. } | ServerEvent::Interval { .. } => return None,
         ServerEvent::Listening(address) => format!("listening on {address}"),
         ServerEvent::NotListening { why } => format!("{why}; going on without: iperf2 clients may call the other port"),
         ServerEvent::Began { client, request } => {
-            let streams = counted(request.streams, "stream");
+            let streams = count_noun(request.streams, "stream");
             let direction = match request.direction {
                 Direction::Upload => "receiving",
                 Direction::Download => "sending",
@@ -514,7 +516,9 @@ fn describe(event: &ServerEvent) -> Option<String> {
         ServerEvent::Ended { client, bytes, rate, .. } => format!("{client}: done at {rate}, {bytes}"),
         ServerEvent::Failed { client, why, .. } => format!("{client}: {why}"),
         ServerEvent::Rejected(refused) => rejected_line(refused),
-        ServerEvent::UnreportedFlows { flows } => format!("{} of iperf2 datagrams began", counted(flows, "more flow")),
+        ServerEvent::UnreportedFlows { flows } => {
+            format!("{} of iperf2 datagrams began", count_noun(flows, "more flow"))
+        }
         ServerEvent::Idle => "nobody came: ending".to_owned(),
     })
 }
@@ -566,7 +570,7 @@ pub(super) fn rejected_event(refused: RefusedConnections) -> Event {
     Event::Rejected(Rejected { client, why, connections })
 }
 
-fn explain(error: &ServeError) -> Failure {
+fn serve_failure(error: &ServeError) -> Failure {
     match error {
         ServeError::Listen(error) => Failure::cannot_listen(error, "--port"),
         ServeError::File(_) => Failure::new(USAGE, error.to_string()),

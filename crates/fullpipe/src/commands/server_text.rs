@@ -2,33 +2,33 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_probe::{Connected, TestText};
+use fullpipe_probe::{ConnectedTest, TestText};
 use fullpipe_record::{Interval, Measurement, Request};
-use fullpipe_report::iperf3::{Connections, Role, TestHeader, Text, TextOptions, Unit};
+use fullpipe_report::iperf3::{RateUnit, TestConnections, TestHeader, TestRole, TextOptions, TextOutput};
 
-struct Iperf3Text(Text);
+struct Iperf3Text(TextOutput);
 
-/// Begins the text of a test, which is a [`fullpipe_probe::Printer`].
-pub(super) fn printer(client: SocketAddr, connected: &Connected) -> (String, Box<dyn TestText>) {
-    let options = TextOptions { role: Role::Server, unit: Unit::Bits, verbose: false };
+/// Begins the text of a test, which is a [`fullpipe_probe::ServerPrinter`].
+pub(super) fn test_printer(client: SocketAddr, connected: &ConnectedTest) -> (String, Box<dyn TestText>) {
+    let options = TextOptions { role: TestRole::Server, unit: RateUnit::Bits, verbose: false };
     let header = TestHeader { host: client.ip().to_string(), port: client.port(), ..TestHeader::default() };
-    let connections = Connections {
+    let connections = TestConnections {
         request: connected.request.clone(),
         cookie: connected.cookie.clone(),
         mss: connected.mss,
         sockets: connected.sockets.clone(),
     };
-    let mut text = Text::new(options, Request::default());
-    let lines = text.connected(&header, &connections);
+    let mut text = TextOutput::new(options, Request::default());
+    let lines = text.connection_lines(&header, &connections);
     (lines, Box::new(Iperf3Text(text)))
 }
 
 impl TestText for Iperf3Text {
-    fn interval(&mut self, interval: &Interval) -> String {
-        self.0.interval(interval)
+    fn interval_lines(&mut self, interval: &Interval) -> String {
+        self.0.interval_lines(interval)
     }
 
-    fn results(&self, measurement: &Measurement) -> String {
-        self.0.results(measurement)
+    fn result_lines(&self, measurement: &Measurement) -> String {
+        self.0.result_lines(measurement)
     }
 }

@@ -5,32 +5,32 @@ use clap::ArgGroup;
 use clap::Subcommand;
 use fullpipe_record::{ArchiveReport, Content, ErrorReport, ImportedFile, StoredDocument};
 use fullpipe_report as report;
-use fullpipe_store::{Filter, Location, Redaction, Store, StoreError, read_import};
+use fullpipe_store::{ArchiveLocation, DocumentFilter, Redaction, Store, StoreError, read_import};
 use jiff::Timestamp;
 
 use super::facts;
 use super::keep::PlaceArgument;
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::output::{JsonArgument, OutputChoice};
 use crate::failure::{FAILED, Failure, USAGE};
 use crate::input;
-use crate::terminal::{Format, Terminal};
-use crate::values::{ago, whole};
+use crate::terminal::{OutputFormat, Terminal};
+use crate::values::{integer_parser, parse_past_time};
 
 /// Keep results, and find them again.
 ///
 /// The archive is a file of SQLite, or a database of PostgreSQL. Once it exists, `measure`, `diagnose` and `lab run`
 /// keep their results in it, unless --no-store is given.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct StoreArguments {
     #[command(flatten)]
     place: PlaceArgument,
     #[command(subcommand)]
-    action: Action,
+    action: StoreAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum StoreAction {
     /// Make the archive, unless it exists
     Create {
         #[command(flatten)]
@@ -44,9 +44,9 @@ enum Action {
     /// List documents, newest first
     List {
         #[command(flatten)]
-        which: Which,
+        which: FilterArguments,
         /// Largest number of documents
-        #[arg(long, default_value_t = 20, value_parser = whole(1..=u32::MAX), value_name = "N")]
+        #[arg(long, default_value_t = 20, value_parser = integer_parser(1..=u32::MAX), value_name = "N")]
         limit: u32,
         #[command(flatten)]
         redact: RedactArgument,
@@ -79,7 +79,7 @@ enum Action {
     /// Print the facts of documents for other programs
     Export {
         #[command(flatten)]
-        which: Which,
+        which: FilterArguments,
         /// Print CSV, a row for each direction of each run: the default
         #[arg(long, conflicts_with = "json_lines")]
         csv: bool,
@@ -101,10 +101,10 @@ enum Action {
     #[command(group = ArgGroup::new("what").args(["samples", "documents"]).required(true).multiple(true))]
     Thin {
         /// Remove samples of documents older than this: 90d, 12w
-        #[arg(long, value_parser = ago, value_name = "AGE")]
+        #[arg(long, value_parser = parse_past_time, value_name = "AGE")]
         samples: Option<Timestamp>,
         /// Remove the bodies of documents older than this: 2y
-        #[arg(long, value_parser = ago, value_name = "AGE")]
+        #[arg(long, value_parser = parse_past_time, value_name = "AGE")]
         documents: Option<Timestamp>,
         #[command(flatten)]
         json: JsonArgument,
@@ -121,7 +121,7 @@ struct RedactArgument {
 
 /// The documents that are asked for.
 #[derive(Debug, Clone, clap::Args)]
-struct Which {
+struct FilterArguments {
     /// Documents about this other end, by name or address
     #[arg(long, value_name = "HOST")]
     peer: Option<String>,
@@ -132,145 +132,164 @@ struct Which {
     #[arg(long, value_name = "NAME")]
     campaign: Option<String>,
     /// Documents since this time: 30d, 12h, 2026-03-12
-    #[arg(long, value_parser = ago, value_name = "TIME")]
+    #[arg(long, value_parser = parse_past_time, value_name = "TIME")]
     since: Option<Timestamp>,
 }
 
-impl Which {
-    fn filter(&self, limit: Option<u32>) -> Filter {
+impl FilterArguments {
+    fn to_filter(&self, limit: Option<u32>) -> DocumentFilter {
         let Self { peer, kind, campaign, since } = self.clone();
-        Filter { peer, kind, campaign, since, before: None, limit }
+        DocumentFilter { peer, kind, campaign, since, before: None, limit }
     }
 }
 
-impl Run for Arguments {
+impl RunCommand for StoreArguments {
     fn output(&self) -> OutputChoice<'_> {
         match &self.action {
-            Action::Create { json }
-            | Action::Path { json }
-            | Action::List { json, .. }
-            | Action::Show { json, .. }
-            | Action::Import { json, .. }
-            | Action::Check { json, .. }
-            | Action::Thin { json, .. } => json.output_choice(),
-            Action::Export { json_lines, .. } => (Format::of(false, *json_lines), None),
+            StoreAction::Create { json }
+            | StoreAction::Path { json }
+            | StoreAction::List { json, .. }
+            | StoreAction::Show { json, .. }
+            | StoreAction::Import { json, .. }
+            | StoreAction::Check { json, .. }
+            | StoreAction::Thin { json, .. } => json.output_choice(),
+            StoreAction::Export { json_lines, .. } => (OutputFormat::from_flags(false, *json_lines), None),
         }
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let place = self.place.location()?;
         match &self.action {
-            Action::Create { .. } => create(&place, terminal),
-            Action::Path { .. } => describe(&place, terminal),
-            Action::List { which, limit, redact, .. } => list(&place, &which.filter(Some(*limit)), *redact, terminal),
-            Action::Show { id, original: true, redact, .. } => print_body(&place, id, *redact),
-            Action::Show { id, redact, .. } => show(&place, id, *redact, terminal),
-            Action::Import { files, .. } => import(&place, files, terminal),
-            Action::Export { which, redact, .. } => export(&place, &which.filter(None), *redact, terminal),
-            Action::Check { repair, .. } => check(&place, *repair, terminal),
-            Action::Thin { samples, documents, .. } => thin(&place, *samples, *documents, terminal),
+            StoreAction::Create { .. } => create_archive(&place, terminal),
+            StoreAction::Path { .. } => describe_archive(&place, terminal),
+            StoreAction::List { which, limit, redact, .. } => {
+                list_documents(&place, &which.to_filter(Some(*limit)), *redact, terminal)
+            }
+            StoreAction::Show { id, original: true, redact, .. } => print_body(&place, id, *redact),
+            StoreAction::Show { id, redact, .. } => show_document(&place, id, *redact, terminal),
+            StoreAction::Import { files, .. } => import_files(&place, files, terminal),
+            StoreAction::Export { which, redact, .. } => {
+                export_facts(&place, &which.to_filter(None), *redact, terminal)
+            }
+            StoreAction::Check { repair, .. } => check_archive(&place, *repair, terminal),
+            StoreAction::Thin { samples, documents, .. } => thin_archive(&place, *samples, *documents, terminal),
         }
     }
 }
 
-fn create(place: &Location, terminal: &Terminal) -> Result<(), Failure> {
-    print_archive(Store::create(place)?.report()?, terminal);
+fn create_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result<(), Failure> {
+    print_archive(Store::create(place)?.archive_report()?, terminal);
     Ok(())
 }
 
 /// Prints the archive as a whole, also if it does not exist.
-fn describe(place: &Location, terminal: &Terminal) -> Result<(), Failure> {
+fn describe_archive(place: &ArchiveLocation, terminal: &Terminal) -> Result<(), Failure> {
     let archive = match Store::open(place) {
         Err(StoreError::Missing(location)) => ArchiveReport { location, ..ArchiveReport::default() },
-        opened => opened?.report()?,
+        opened => opened?.archive_report()?,
     };
     print_archive(archive, terminal);
     Ok(())
 }
 
 fn print_archive(archive: ArchiveReport, terminal: &Terminal) {
-    terminal.result(&report::archive(&archive));
+    terminal.print_result(&report::archive_text(&archive));
     terminal.print_content(Content::Archive { archive: Box::new(archive) });
 }
 
-fn list(place: &Location, filter: &Filter, redact: RedactArgument, terminal: &Terminal) -> Result<(), Failure> {
-    let stored = redact.applied(Store::open(place)?.list(filter)?);
-    terminal.result(&report::stored(&stored, terminal.style()));
+fn list_documents(
+    place: &ArchiveLocation,
+    filter: &DocumentFilter,
+    redact: RedactArgument,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let stored = redact.redact_documents(Store::open(place)?.list_documents(filter)?);
+    terminal.print_result(&report::document_list(&stored, terminal.style()));
     terminal.print_content(Content::Stored { stored });
     Ok(())
 }
 
 impl RedactArgument {
     /// Returns the documents as they are to be printed.
-    fn applied(self, mut documents: Vec<StoredDocument>) -> Vec<StoredDocument> {
+    fn redact_documents(self, mut documents: Vec<StoredDocument>) -> Vec<StoredDocument> {
         if self.redact {
             let mut redaction = Redaction::default();
             for document in &documents {
-                redaction.learn(document);
+                redaction.learn_document(document);
             }
             for document in &mut documents {
-                *document = redaction.document(document);
+                *document = redaction.redact_document(document);
             }
         }
         documents
     }
 }
 
-fn show(place: &Location, id: &str, redact: RedactArgument, terminal: &Terminal) -> Result<(), Failure> {
-    let stored = redact.applied(vec![Store::open(place)?.find(id)?]);
+fn show_document(
+    place: &ArchiveLocation,
+    id: &str,
+    redact: RedactArgument,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let stored = redact.redact_documents(vec![Store::open(place)?.find_document(id)?]);
     for document in &stored {
-        terminal.result(&report::stored_document(document, terminal.style()));
+        terminal.print_result(&report::stored_document(document, terminal.style()));
     }
     terminal.print_content(Content::Stored { stored });
     Ok(())
 }
 
 /// Prints a document as it was written.
-fn print_body(place: &Location, id: &str, redact: RedactArgument) -> Result<(), Failure> {
+fn print_body(place: &ArchiveLocation, id: &str, redact: RedactArgument) -> Result<(), Failure> {
     let mut store = Store::open(place)?;
-    let document = store.find(id)?;
-    let body = store.body(&document)?;
-    let body = if redact.redact { redacted(&document, &body)? } else { body };
+    let document = store.find_document(id)?;
+    let body = store.document_body(&document)?;
+    let body = if redact.redact { redact_body(&document, &body)? } else { body };
     // A reader that went away, as `head` does, is no failure.
-    let _ = Terminal::stream().write_all(&body);
+    let _ = Terminal::output_stream().write_all(&body);
     Ok(())
 }
 
-fn redacted(document: &StoredDocument, body: &[u8]) -> Result<Vec<u8>, Failure> {
+fn redact_body(document: &StoredDocument, body: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut redaction = Redaction::default();
-    redaction.learn(document);
-    let text = redaction.body(body);
+    redaction.learn_document(document);
+    let text = redaction.redact_body(body);
     let text = text.ok_or_else(|| Failure::new(FAILED, format!("document {} is no JSON to redact", document.id)))?;
     Ok(text.into_bytes())
 }
 
-fn export(place: &Location, filter: &Filter, redact: RedactArgument, terminal: &Terminal) -> Result<(), Failure> {
-    facts::print(redact.applied(Store::open(place)?.list(filter)?), terminal.format());
+fn export_facts(
+    place: &ArchiveLocation,
+    filter: &DocumentFilter,
+    redact: RedactArgument,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    facts::print_facts(redact.redact_documents(Store::open(place)?.list_documents(filter)?), terminal.format());
     Ok(())
 }
 
-fn check(place: &Location, repair: bool, terminal: &Terminal) -> Result<(), Failure> {
-    let check = Store::open(place)?.check(repair)?;
+fn check_archive(place: &ArchiveLocation, repair: bool, terminal: &Terminal) -> Result<(), Failure> {
+    let check = Store::open(place)?.check_documents(repair)?;
     let is_good = check.damaged.is_empty() && check.database.is_empty();
-    terminal.result(&report::archive_check(&check, terminal.style()));
+    terminal.print_result(&report::archive_check(&check, terminal.style()));
     terminal.print_content(Content::ArchiveCheck { archive_check: Box::new(check) });
     if is_good { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 
-fn thin(
-    place: &Location,
+fn thin_archive(
+    place: &ArchiveLocation,
     samples: Option<Timestamp>,
     documents: Option<Timestamp>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let thinned = Store::open(place)?.thin(samples, documents)?;
-    terminal.result(&report::archive_thinned(&thinned));
+    let thinned = Store::open(place)?.thin_documents(samples, documents)?;
+    terminal.print_result(&report::archive_thinned(&thinned));
     terminal.print_content(Content::ArchiveThinned { archive_thinned: thinned });
     Ok(())
 }
 
 /// Keeps each file; fails behind the report of all if one was refused.
-fn import(place: &Location, files: &[PathBuf], terminal: &Terminal) -> Result<(), Failure> {
+fn import_files(place: &ArchiveLocation, files: &[PathBuf], terminal: &Terminal) -> Result<(), Failure> {
     let mut store = None;
     let mut imported = Vec::new();
     for file in files {
@@ -282,7 +301,7 @@ fn import(place: &Location, files: &[PathBuf], terminal: &Terminal) -> Result<()
         all => format!("{refused} of {all} files were refused"),
     };
     let error = (refused > 0).then_some(ErrorReport { message, exit_code: USAGE });
-    terminal.result(&report::imported(&imported, terminal.style()));
+    terminal.print_result(&report::imported_files(&imported, terminal.style()));
     terminal.print_report(Content::Imported { imported }, error.as_ref());
     Failure::after_report(error.as_ref(), false, true)
 }
@@ -291,10 +310,10 @@ fn import(place: &Location, files: &[PathBuf], terminal: &Terminal) -> Result<()
 ///
 /// # Errors
 /// Fails if the archive refuses; a file that is malformed is a result.
-fn import_file(store: &mut Option<Store>, place: &Location, file: &Path) -> Result<ImportedFile, Failure> {
+fn import_file(store: &mut Option<Store>, place: &ArchiveLocation, file: &Path) -> Result<ImportedFile, Failure> {
     let name = file.display().to_string();
     let refused = |error| ImportedFile { file: name.clone(), error: Some(error), ..ImportedFile::default() };
-    let documents = input::read(file)
+    let documents = input::read_input(file)
         .map_err(|error| format!("it cannot be read: {error}"))
         .and_then(|bytes| read_import(&bytes, Timestamp::now()));
     let documents = match documents {
@@ -305,7 +324,7 @@ fn import_file(store: &mut Option<Store>, place: &Location, file: &Path) -> Resu
         Some(store) => store,
         none => none.insert(Store::create(place)?),
     };
-    let kept: Vec<_> = documents.iter().map(|document| store.put(document)).collect::<Result<_, _>>()?;
+    let kept: Vec<_> = documents.iter().map(|document| store.put_document(document)).collect::<Result<_, _>>()?;
     Ok(ImportedFile {
         file: name,
         known: kept.iter().filter(|kept| !kept.is_new && !kept.is_restored).count() as u64,

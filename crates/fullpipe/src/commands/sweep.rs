@@ -7,31 +7,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use fullpipe_campaign::{Grid, Next, Plan, spent};
-use fullpipe_experiment::{Emulated, Interrupt, LabTarget, VirtualTarget};
+use fullpipe_campaign::{CampaignPlan, CampaignStep, SweepGrid, spent_cost};
+use fullpipe_experiment::{EmulatedTarget, Interrupt, LabTarget, VirtualTarget};
 use fullpipe_host::device_counts;
-use fullpipe_lab::{Backend, Host as LabHost, Lab, Plan as LabPlan};
+use fullpipe_lab::{Backend, Host as LabHost, Lab, LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
-use fullpipe_probe::{Destination, TestEvent, measure, watch_closely};
+use fullpipe_probe::{Destination, TestEvent, measure_transfer, watch_closely};
 use fullpipe_record::{
     Content, DailyHours, DeviceCounts, Direction, Document, Event, Measurement, Path, Request, SweepOrder, SweepPlan,
     SweepRun, SweepRunRecord,
 };
 use fullpipe_report as report;
-use fullpipe_scenario::{PathSpec, Scenario, Step, parse_path_flag_with};
-use fullpipe_sweep::{Kept, Measure, Sweep, Waiting, Wishes, light_request, plan, price};
+use fullpipe_scenario::{PathSpec, Scenario, ScenarioStep, parse_path_flag_with};
+use fullpipe_sweep::{
+    KeptSweep, PendingRuns, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep, predicted_grid_cost,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use jiff::Zoned;
 
-use super::load::{Access, Server};
-use super::measure::{ask, stays_here};
-use crate::commands::Run;
+use super::load::{AccessArguments, ServerAddress};
+use super::measure::{ask_question, stays_here};
+use crate::commands::RunCommand;
 use crate::commands::keep::KeepArguments;
-use crate::commands::live::{Interrupts, LiveArgument, Picture};
+use crate::commands::live::{InterruptFlags, LiveArgument, LivePicture};
 use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
-use crate::values::{capacity, some_bytes, whole};
+use crate::values::{integer_parser, parse_capacity, some_bytes};
 
 /// Most bytes of a sweep that need no consent.
 const CONSENT_BYTES: ByteCount = ByteCount::from_mib(1024);
@@ -54,13 +56,13 @@ const LAST: &str = "last";
 /// the cheapest setting with 95 % of the best rate. The server runs `fullpipe serve` or `iperf3 -s`. Each run is kept
 /// in the archive before the next begins, so that --resume goes on after an end of any kind.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct SweepServerArguments {
     /// Server: HOST or HOST:PORT
-    host: Server,
+    host: ServerAddress,
     #[command(flatten)]
-    access: Access,
+    access: AccessArguments,
     /// Capacity of the path, if known; it permits a forecast
-    #[arg(long, value_name = "RATE", value_parser = capacity, help_heading = "Path", conflicts_with = "resume")]
+    #[arg(long, value_name = "RATE", value_parser = parse_capacity, help_heading = "Path", conflicts_with = "resume")]
     bandwidth: Option<BitRate>,
     /// The server sends, this end receives
     #[arg(long, short = 'R', help_heading = "Sweep", conflicts_with = "resume")]
@@ -81,10 +83,10 @@ pub(crate) struct Arguments {
 #[command(next_help_heading = "Sweep")]
 pub(crate) struct SweepArguments {
     /// Windows, doubled from the first to the last
-    #[arg(long, default_value = "8KiB..4MiB", value_parser = range::<ByteCount>, value_name = "FROM..TO")]
+    #[arg(long, default_value = "8KiB..4MiB", value_parser = parse_range::<ByteCount>, value_name = "FROM..TO")]
     windows: RangeInclusive<ByteCount>,
     /// Numbers of streams: 1, 2, 3, 4, 6, 8, 12 and so on, both ends included
-    #[arg(long, default_value = "1..90", value_parser = streams, value_name = "FROM..TO")]
+    #[arg(long, default_value = "1..90", value_parser = parse_stream_range, value_name = "FROM..TO")]
     streams: RangeInclusive<u16>,
     /// Measure the whole grid, 10 s a setting
     #[arg(long)]
@@ -95,13 +97,13 @@ pub(crate) struct SweepArguments {
     /// of which each has every window once, so that a slow change of the path does not look like an effect of the
     /// settings. `both` measures the grid in the one order and then in the other: what comes again belongs to the
     /// settings, and what does not to the path at that time.
-    #[arg(long, requires = "full", conflicts_with = "budget", value_parser = order, value_name = "ORDER")]
+    #[arg(long, requires = "full", conflicts_with = "budget", value_parser = parse_order, value_name = "ORDER")]
     order: Option<SweepOrder>,
     /// Part of the time in which the path is loaded; the rest is rest
-    #[arg(long, default_value = "50%", value_parser = share, value_name = "SHARE")]
+    #[arg(long, default_value = "50%", value_parser = parse_share, value_name = "SHARE")]
     duty: Ratio,
     /// Bytes and time at most, as a share of those of the whole grid
-    #[arg(long, default_value = "20%", value_parser = share, value_name = "SHARE", conflicts_with = "full")]
+    #[arg(long, default_value = "20%", value_parser = parse_share, value_name = "SHARE", conflicts_with = "full")]
     budget: Ratio,
     /// Bytes at most
     #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
@@ -110,7 +112,7 @@ pub(crate) struct SweepArguments {
     #[arg(long, short = 'C', value_name = "NAME")]
     congestion: Option<String>,
     /// Seed of what falls to chance
-    #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX), value_name = "NUMBER")]
+    #[arg(long, default_value_t = 1, value_parser = integer_parser(0..=u64::MAX), value_name = "NUMBER")]
     seed: u64,
     /// Print settings and cost, and end
     ///
@@ -131,23 +133,23 @@ pub(crate) struct SweepArguments {
     archive: KeepArguments,
 }
 
-impl Run for Arguments {
+impl RunCommand for SweepServerArguments {
     fn output(&self) -> OutputChoice<'_> {
         self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         let destination = self.access.destination(&self.host)?;
-        let interrupts = self.sweep.live.interrupts()?;
+        let interrupts = self.sweep.live.interrupt_flags()?;
         let target = destination.host.clone();
         let needs_consent = !self.sweep.yes && !stays_here(&target);
         let path = |rtt: Span| self.bandwidth.map(|rate| known_path(rate, rtt)).transpose();
         let picture = Drawing::default();
         let interrupt = Arc::clone(&interrupts.flag);
-        let mut host = Host { destination, device: None, interrupt, picture: &picture, terminal };
+        let mut host = RealHost { destination, device: None, interrupt, picture: &picture, terminal };
         let direction = if self.reverse { Direction::Download } else { Direction::Upload };
         let load = (direction, self.hours);
-        let place = Place { target, is_virtual: false, needs_consent, path: &path, load, picture: &picture };
+        let place = SweepPath { target, is_virtual: false, needs_consent, path: &path, load, picture: &picture };
         self.sweep.carry_out(&place, &mut host, &interrupts, terminal)
     }
 }
@@ -163,20 +165,20 @@ pub(super) fn sweep_scenario(
     sweep: &SweepArguments,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let interrupts = sweep.live.interrupts()?;
+    let interrupts = sweep.live.interrupt_flags()?;
     let step = scenario.steps.first().ok_or_else(|| Failure::new(USAGE, "the scenario has no step"))?;
     let path = scenario.path_of(step);
     let known = |_: Span| Ok(Some(path.clone()));
     let is_virtual = backend.is_none();
     let (target, picture) = (scenario.name.clone(), Drawing::default());
     let load = (Direction::Upload, None);
-    let place = Place { target, is_virtual, needs_consent: false, path: &known, load, picture: &picture };
-    let lab = backend.map(|backend| start(scenario, step, backend)).transpose()?;
+    let place = SweepPath { target, is_virtual, needs_consent: false, path: &known, load, picture: &picture };
+    let lab = backend.map(|backend| start_lab(scenario, step, backend)).transpose()?;
     let mut emulated = EmulatedPath { scenario, step, lab: lab.as_ref(), interrupt: Arc::clone(&interrupts.flag) };
     sweep.carry_out(&place, &mut emulated, &interrupts, terminal)
 }
 
-fn start(scenario: &Scenario, step: &Step, backend: Backend) -> Result<Lab, Failure> {
+fn start_lab(scenario: &Scenario, step: &ScenarioStep, backend: Backend) -> Result<Lab, Failure> {
     super::lab::check_congestion_controls(scenario.controls.iter())?;
     let [sender, receiver] = scenario.hosts_of(step);
     let path = scenario.path_of(step).clone();
@@ -184,10 +186,10 @@ fn start(scenario: &Scenario, step: &Step, backend: Backend) -> Result<Lab, Fail
 }
 
 /// The picture of a sweep, once it has begun, if one is asked for.
-type Drawing = RefCell<Option<Picture<SweepUpdate>>>;
+type Drawing = RefCell<Option<LivePicture<SweepUpdate>>>;
 
 /// The path of a sweep.
-struct Place<'p> {
+struct SweepPath<'p> {
     /// Name of the far end or the scenario.
     target: String,
     is_virtual: bool,
@@ -200,74 +202,79 @@ struct Place<'p> {
 }
 
 impl SweepArguments {
-    fn carry_out<M: Measure<Error = Failure>>(
+    fn carry_out<M: SweepMeasurer<Error = Failure>>(
         &self,
-        place: &Place<'_>,
+        place: &SweepPath<'_>,
         measure: &mut M,
-        interrupts: &Interrupts,
+        interrupts: &InterruptFlags,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
         let (plan, runs) = match &self.resume {
             Some(id) => {
                 let id = Some(id.clone()).filter(|id| id != LAST);
-                let Kept { plan, runs } = self.archive.read(move |store| Ok(Kept::find(store, id.as_deref())?))?;
+                let KeptSweep { plan, runs } =
+                    self.archive.read_archive(move |store| Ok(KeptSweep::find_sweep(store, id.as_deref())?))?;
                 let max_bytes = plan.max_bytes.into_iter().chain(self.max_bytes).min();
-                (checked(SweepPlan { max_bytes, ..plan }, place)?, runs)
+                (check_plan(SweepPlan { max_bytes, ..plan }, place)?, runs)
             }
-            None => (self.plan(place, measure)?, Vec::new()),
+            None => (self.plan_sweep(place, measure)?, Vec::new()),
         };
         let style = terminal.style();
-        terminal.progress(&report::sweep_plan(plan.fixed(), price(&plan), style));
-        let sweep_plan = Content::SweepPlan { sweep_plan: Box::new(plan.fixed().clone()) };
+        terminal.print_progress(&report::sweep_plan(plan.fixed_plan(), predicted_grid_cost(&plan), style));
+        let sweep_plan = Content::SweepPlan { sweep_plan: Box::new(plan.fixed_plan().clone()) };
         if self.dry_run {
-            terminal.event(&Event::SweepPlan(Box::new(plan.fixed().clone())));
+            terminal.print_event(&Event::SweepPlan(Box::new(plan.fixed_plan().clone())));
             terminal.print_content(sweep_plan);
             return Ok(());
         }
-        let mut archive = Archive::new(&self.archive, terminal);
+        let mut archive = SweepArchive::new(&self.archive, terminal);
         if self.resume.is_none() {
-            self.consent(place, &plan)?;
-            archive.begin(sweep_plan);
+            self.ask_consent(place, &plan)?;
+            archive.keep_plan(sweep_plan);
         }
         if archive.is_on {
-            terminal.progress(&report::sweep_kept(plan.fixed(), style));
+            terminal.print_progress(&report::sweep_kept(plan.fixed_plan(), style));
         }
-        *place.picture.borrow_mut() = self.live.start(|| SweepPage::new(plan.fixed()), interrupts)?;
+        *place.picture.borrow_mut() = self.live.start_picture(|| SweepPage::new(plan.fixed_plan()), interrupts)?;
         // Whoever sees this event can resume the sweep.
-        terminal.event(&Event::SweepPlan(Box::new(plan.fixed().clone())));
+        terminal.print_event(&Event::SweepPlan(Box::new(plan.fixed_plan().clone())));
         let mut known = runs.clone();
-        draw(place.picture, &plan, &known);
-        let sweep = Sweep { plan: &plan, runs, interrupt: &interrupts.flag };
+        draw_map(place.picture, &plan, &known);
+        let sweep = RunningSweep { plan: &plan, runs, interrupt: &interrupts.flag };
         let done = sweep.run(measure, &mut |record| {
             let (number, run) = (record.number, record.run.clone());
-            archive.keep(record)?;
-            terminal.progress(&format!("{}\n", report::sweep_run(number, &run)));
-            terminal.event(&Event::SweepRun(Box::new(run.clone())));
+            archive.keep_run(record)?;
+            terminal.print_progress(&format!("{}\n", report::sweep_run(number, &run)));
+            terminal.print_event(&Event::SweepRun(Box::new(run.clone())));
             known.push(run);
             print_forecast(&plan, &known, terminal);
-            draw(place.picture, &plan, &known);
+            draw_map(place.picture, &plan, &known);
             Ok(())
         })?;
         drop(place.picture.take());
-        terminal.result(&report::sweep(&done, style));
-        terminal.event(&Event::Sweep(Box::new(done.clone())));
+        terminal.print_result(&report::sweep_text(&done, style));
+        terminal.print_event(&Event::Sweep(Box::new(done.clone())));
         let (interrupted, has_answer) = (done.interrupted, done.answer.is_some());
         let document = terminal.print_report(Content::Sweep { sweep: Box::new(done) }, None);
         if archive.is_on {
             self.archive.keep_as_asked(&document, terminal);
         }
-        archive.note_waiting(plan.fixed());
+        archive.note_waiting(plan.fixed_plan());
         Failure::after_report(None, interrupted, has_answer)
     }
 
     /// Returns the plan after a measurement under hardly any load.
-    fn plan<M: Measure<Error = Failure>>(&self, place: &Place<'_>, measure: &mut M) -> Result<Plan, Failure> {
+    fn plan_sweep<M: SweepMeasurer<Error = Failure>>(
+        &self,
+        place: &SweepPath<'_>,
+        measure: &mut M,
+    ) -> Result<CampaignPlan, Failure> {
         let usage = |message| Failure::new(USAGE, message);
         let (direction, hours) = place.load;
-        let wishes = Wishes {
+        let wishes = SweepWishes {
             target: place.target.clone(),
             is_virtual: place.is_virtual,
-            grid: Grid::between(self.windows.clone(), self.streams.clone()).map_err(usage)?,
+            grid: SweepGrid::from_ranges(self.windows.clone(), self.streams.clone()).map_err(usage)?,
             order: self.full.then(|| self.order.unwrap_or(SweepOrder::Scrambled)),
             seed: self.seed,
             duty: self.duty,
@@ -277,7 +284,7 @@ impl SweepArguments {
             direction,
             hours,
         };
-        let light = measure.measure(0, &light_request(&wishes), None)?;
+        let light = measure.measure_run(0, &light_request(&wishes), None)?;
         if light.interrupted {
             return Err(Failure::new(INTERRUPTED, "interrupted before anything was measured"));
         }
@@ -285,73 +292,74 @@ impl SweepArguments {
             return Err(Failure::new(FAILED, format!("the measurement before the first run broke off: {why}")));
         }
         let rtt = light.rtt.idle.map_or(Span::ZERO, |idle| idle.min);
-        let plan = Plan::new(plan(wishes, &light, (place.path)(rtt)?.as_ref())).map_err(usage)?;
+        let plan = CampaignPlan::new(plan_sweep(wishes, &light, (place.path)(rtt)?.as_ref())).map_err(usage)?;
         Ok(plan.with_forecast())
     }
 
     /// Asks for consent before more than 1 GiB leaves this host.
-    fn consent(&self, place: &Place<'_>, plan: &Plan) -> Result<(), Failure> {
-        let forecast =
-            price(plan).map(|whole| if self.full { whole.bytes } else { whole.bytes.scaled(self.budget.get()) });
+    fn ask_consent(&self, place: &SweepPath<'_>, plan: &CampaignPlan) -> Result<(), Failure> {
+        let forecast = predicted_grid_cost(plan)
+            .map(|whole| if self.full { whole.bytes } else { whole.bytes.scale_by(self.budget.get()) });
         let most = forecast.into_iter().chain(self.max_bytes).min();
         if !place.needs_consent || most.is_some_and(|most| most <= CONSENT_BYTES) {
             return Ok(());
         }
         let amount = most.map_or_else(|| "an unknown number of bytes".to_owned(), |most| format!("up to {most}"));
-        let amount = match plan.fixed().forecast.filter(|_| !self.full) {
+        let amount = match plan.fixed_plan().forecast.filter(|_| !self.full) {
             Some(forecast) => format!("about {}, {amount},", forecast.median.bytes),
             None => amount,
         };
         let warning = format!("the sweep sends {amount} to {}", place.target);
-        ask(&format!("{warning}. Begin? [y/N] "), &format!("{warning}; add --yes, or --max-bytes 1GiB"))
+        ask_question(&format!("{warning}. Begin? [y/N] "), &format!("{warning}; add --yes, or --max-bytes 1GiB"))
     }
 }
 
 /// Prints the forecast after `runs` now and then: it improves as the path is known better.
-fn print_forecast(plan: &Plan, runs: &[SweepRun], terminal: &Terminal) {
+fn print_forecast(plan: &CampaignPlan, runs: &[SweepRun], terminal: &Terminal) {
     let is_due = runs.len().is_multiple_of(FORECAST_EVERY) && terminal.shows_progress();
-    if !is_due || matches!(plan.next(runs), Next::Done(_)) {
+    if !is_due || matches!(plan.next_step(runs), CampaignStep::Done(_)) {
         return;
     }
-    if let Some(forecast) = plan.forecast(runs) {
-        terminal.progress(&format!("{}\n", report::sweep_forecast(spent(runs), &forecast)));
+    if let Some(forecast) = plan.forecast_cost(runs) {
+        terminal.print_progress(&format!("{}\n", report::sweep_forecast(spent_cost(runs), &forecast)));
     }
 }
 
 /// Draws the map after `runs`, and the run that follows from them.
-fn draw(picture: &Drawing, plan: &Plan, runs: &[SweepRun]) {
+fn draw_map(picture: &Drawing, plan: &CampaignPlan, runs: &[SweepRun]) {
     let Some(picture) = &*picture.borrow() else { return };
     picture.send(SweepUpdate::Known {
         runs: runs.to_vec(),
-        surface: plan.surface(runs),
-        answer: plan.answer(runs).map(Box::new),
+        surface: plan.rate_estimates(runs),
+        answer: plan.current_answer(runs).map(Box::new),
         grid: plan.grid_cost(runs),
     });
-    if let Next::Run { cell, reason } = plan.next(runs) {
+    if let CampaignStep::Run { cell, reason } = plan.next_step(runs) {
         picture.send(SweepUpdate::Next { cell, reason });
     }
 }
 
 /// The archive of a sweep. One that takes nothing ends no sweep, but a notice states that it cannot be resumed.
-struct Archive<'a> {
+struct SweepArchive<'a> {
     arguments: &'a KeepArguments,
     terminal: &'a Terminal,
     /// False if nothing is to be kept, or after a failure: without one run, those after it are of no use.
     is_on: bool,
     /// Runs that could not be started.
-    waiting: Waiting,
+    waiting: PendingRuns,
 }
 
-impl<'a> Archive<'a> {
+impl<'a> SweepArchive<'a> {
     fn new(arguments: &'a KeepArguments, terminal: &'a Terminal) -> Self {
-        Self { arguments, terminal, is_on: !arguments.is_off(), waiting: Waiting::default() }
+        Self { arguments, terminal, is_on: !arguments.is_off(), waiting: PendingRuns::default() }
     }
 
     /// Makes the archive, if there is none, and keeps the plan.
-    fn begin(&mut self, plan: Content) {
+    fn keep_plan(&mut self, plan: Content) {
         if self.is_on {
-            let kept = self.arguments.require().and_then(|()| self.arguments.put(&Document::new(plan)));
-            self.note(kept.map(drop));
+            let kept =
+                self.arguments.require_archive().and_then(|()| self.arguments.put_document(&Document::new(plan)));
+            self.disable_on_failure(kept.map(drop));
         }
     }
 
@@ -359,19 +367,19 @@ impl<'a> Archive<'a> {
     ///
     /// # Errors
     /// Fails if another program has kept a run with this number.
-    fn keep(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
-        self.waiting.next(record).into_iter().try_for_each(|record| self.put(record))
+    fn keep_run(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
+        self.waiting.push_record(record).into_iter().try_for_each(|record| self.put_run(record))
     }
 
-    fn put(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
+    fn put_run(&mut self, record: SweepRunRecord) -> Result<(), Failure> {
         if !self.is_on {
             return Ok(());
         }
-        let kept = self.arguments.put(&Document::new(Content::SweepRun { sweep_run: Box::new(record) }));
+        let kept = self.arguments.put_document(&Document::new(Content::SweepRun { sweep_run: Box::new(record) }));
         if kept.as_ref().is_ok_and(|kept| kept.iter().any(|kept| !kept.is_new)) {
             return Err(Failure::new(FAILED, "another program goes on with this sweep: only one can"));
         }
-        self.note(kept.map(drop));
+        self.disable_on_failure(kept.map(drop));
         Ok(())
     }
 
@@ -379,29 +387,29 @@ impl<'a> Archive<'a> {
     fn note_waiting(&self, plan: &SweepPlan) {
         if self.is_on && !self.waiting.is_empty() {
             let again = format!("`--resume {}` tries them again", plan.id);
-            self.terminal.notice(&format!("the last runs could not be started: {again}"));
+            self.terminal.print_notice(&format!("the last runs could not be started: {again}"));
         }
     }
 
-    fn note(&mut self, kept: Result<(), Failure>) {
+    fn disable_on_failure(&mut self, kept: Result<(), Failure>) {
         if let Err(failure) = kept {
             self.is_on = false;
-            self.terminal.notice(&format!("the sweep is not kept, and cannot be resumed: {}", failure.message));
+            self.terminal.print_notice(&format!("the sweep is not kept, and cannot be resumed: {}", failure.message));
         }
     }
 }
 
 /// Returns the plan of a sweep that was kept, if it is one of this place.
-fn checked(plan: SweepPlan, place: &Place<'_>) -> Result<Plan, Failure> {
+fn check_plan(plan: SweepPlan, place: &SweepPath<'_>) -> Result<CampaignPlan, Failure> {
     if plan.target != place.target || plan.is_virtual != place.is_virtual {
         let how = if plan.is_virtual { " in virtual time" } else { "" };
         return Err(Failure::new(USAGE, format!("the sweep {} is one of {}{how}", plan.id, plan.target)));
     }
-    Plan::new(plan).map_err(|message| Failure::new(USAGE, message))
+    CampaignPlan::new(plan).map_err(|message| Failure::new(USAGE, message))
 }
 
 /// A real host.
-struct Host<'p> {
+struct RealHost<'p> {
     destination: Destination,
     /// Name of the device of the last measurement; each of them states it anew, as the route may change.
     device: Option<String>,
@@ -410,10 +418,10 @@ struct Host<'p> {
     terminal: &'p Terminal,
 }
 
-impl Host<'_> {
-    fn measurement(&self, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Failure> {
+impl RealHost<'_> {
+    fn measure_request(&self, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Failure> {
         if most.is_none() && self.picture.borrow().is_none() {
-            return Ok(measure(&self.destination, request, &self.interrupt, &mut |_| {})?);
+            return Ok(measure_transfer(&self.destination, request, &self.interrupt, &mut |_| {})?);
         }
         let mut is_over = false;
         let measured = watch_closely(&self.destination, request, &self.interrupt, &mut |event| {
@@ -435,33 +443,33 @@ impl Host<'_> {
     }
 }
 
-impl Measure for Host<'_> {
+impl SweepMeasurer for RealHost<'_> {
     type Error = Failure;
 
     fn of_single(error: &Failure) -> Option<String> {
         of_single(error)
     }
 
-    fn measure(&mut self, _: u32, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Failure> {
-        let measurement = self.measurement(request, most)?;
+    fn measure_run(&mut self, _: u32, request: &Request, most: Option<ByteCount>) -> Result<Measurement, Failure> {
+        let measurement = self.measure_request(request, most)?;
         self.device = measurement.local.device.as_ref().map(|device| device.name.clone());
         Ok(measurement)
     }
 
-    fn device(&mut self) -> Option<DeviceCounts> {
+    fn device_counts(&mut self) -> Option<DeviceCounts> {
         device_counts(self.device.as_deref()?).ok()
     }
 
-    fn rest(&mut self, span: Span) {
-        rest(span, &self.interrupt);
+    fn wait_idle(&mut self, span: Span) {
+        sleep_interruptibly(span, &self.interrupt);
     }
 
     fn wait_for(&mut self, hours: DailyHours) {
-        if hours.wait(time_of_day()) > Span::ZERO {
-            self.terminal.progress(&format!("runs begin at {hours}: waiting\n"));
+        if hours.wait_until_start(time_of_day()) > Span::ZERO {
+            self.terminal.print_progress(&format!("runs begin at {hours}: waiting\n"));
         }
         // The clock may be set meanwhile.
-        while hours.wait(time_of_day()) > Span::ZERO && !self.interrupt.load(Ordering::Relaxed) {
+        while hours.wait_until_start(time_of_day()) > Span::ZERO && !self.interrupt.load(Ordering::Relaxed) {
             sleep(POLL_INTERVAL);
         }
     }
@@ -483,13 +491,13 @@ fn time_of_day() -> Span {
 /// A lab or a simulation.
 struct EmulatedPath<'s> {
     scenario: &'s Scenario,
-    step: &'s Step,
+    step: &'s ScenarioStep,
     /// `None` in virtual time.
     lab: Option<&'s Lab>,
     interrupt: Arc<AtomicBool>,
 }
 
-impl Measure for EmulatedPath<'_> {
+impl SweepMeasurer for EmulatedPath<'_> {
     type Error = Failure;
 
     fn of_single(error: &Failure) -> Option<String> {
@@ -497,25 +505,25 @@ impl Measure for EmulatedPath<'_> {
     }
 
     /// Bytes of an emulated path cost nobody anything.
-    fn measure(&mut self, number: u32, request: &Request, _: Option<ByteCount>) -> Result<Measurement, Failure> {
+    fn measure_run(&mut self, number: u32, request: &Request, _: Option<ByteCount>) -> Result<Measurement, Failure> {
         let seed = self.scenario.seed.wrapping_add(number.into());
         let load = (&self.step.cross_traffic[..], seed);
         let interrupt = Interrupt(&self.interrupt);
         if let Some(lab) = self.lab {
-            return Ok(Emulated::Lab(&LabTarget::new(lab)).measure(request, load, interrupt)?);
+            return Ok(EmulatedTarget::Lab(&LabTarget::new(lab)).measure(request, load, interrupt)?);
         }
         let [sender, receiver] = self.scenario.hosts_of(self.step);
         let target = VirtualTarget::new(self.scenario.path_of(self.step).clone(), [&sender, &receiver], seed);
-        Ok(Emulated::Virtual(&target).measure(request, load, interrupt)?)
+        Ok(EmulatedTarget::Virtual(&target).measure(request, load, interrupt)?)
     }
 
-    fn device(&mut self) -> Option<DeviceCounts> {
-        self.lab?.device(LabHost::Sender).ok()
+    fn device_counts(&mut self) -> Option<DeviceCounts> {
+        self.lab?.device_counts(LabHost::Sender).ok()
     }
 
-    fn rest(&mut self, span: Span) {
+    fn wait_idle(&mut self, span: Span) {
         if self.lab.is_some() {
-            rest(span, &self.interrupt);
+            sleep_interruptibly(span, &self.interrupt);
         }
     }
 
@@ -523,7 +531,7 @@ impl Measure for EmulatedPath<'_> {
     fn wait_for(&mut self, _: DailyHours) {}
 }
 
-fn rest(span: Span, interrupt: &AtomicBool) {
+fn sleep_interruptibly(span: Span, interrupt: &AtomicBool) {
     let until = Instant::now() + Duration::from(span);
     while !interrupt.load(Ordering::Relaxed) {
         let left = until.saturating_duration_since(Instant::now());
@@ -537,11 +545,11 @@ fn rest(span: Span, interrupt: &AtomicBool) {
 /// Returns a path of which capacity and round-trip time are known.
 fn known_path(rate: BitRate, rtt: Span) -> Result<Path, Failure> {
     let flag = format!("rate={}bit/s,rtt={}ns", rate.bps(), rtt.as_nanos().max(1));
-    Ok(parse_path_flag_with(&flag, &PathSpec::demo(), &|file| Err(file.to_owned()))?)
+    Ok(parse_path_flag_with(&flag, &PathSpec::demo_path(), &|file| Err(file.to_owned()))?)
 }
 
 /// Reads FROM..TO, or one value.
-fn range<T: FromStr<Err: Display> + Clone>(text: &str) -> Result<RangeInclusive<T>, String> {
+fn parse_range<T: FromStr<Err: Display> + Clone>(text: &str) -> Result<RangeInclusive<T>, String> {
     let value = |text: &str| text.trim().parse::<T>().map_err(|error| error.to_string());
     match text.split_once("..") {
         Some((from, to)) => Ok(value(from)?..=value(to)?),
@@ -549,21 +557,21 @@ fn range<T: FromStr<Err: Display> + Clone>(text: &str) -> Result<RangeInclusive<
     }
 }
 
-fn streams(text: &str) -> Result<RangeInclusive<u16>, String> {
+fn parse_stream_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     let wrong = || "write two numbers from 1 to 128, as 1..90, or one".to_owned();
-    let range: RangeInclusive<u16> = range(text).map_err(|_| wrong())?;
+    let range: RangeInclusive<u16> = parse_range(text).map_err(|_| wrong())?;
     let possible = 1..=128;
     let all = possible.contains(range.start()) && possible.contains(range.end());
     if all { Ok(range) } else { Err(wrong()) }
 }
 
-fn share(text: &str) -> Result<Ratio, String> {
+fn parse_share(text: &str) -> Result<Ratio, String> {
     let share: Ratio = text.parse().map_err(|error: fullpipe_units::ParseError| error.to_string())?;
     let valid = (0.01..=1.0).contains(&share.get());
     valid.then_some(share).ok_or_else(|| "a share is from 1 % to 100 %".to_owned())
 }
 
-fn order(text: &str) -> Result<SweepOrder, String> {
+fn parse_order(text: &str) -> Result<SweepOrder, String> {
     match text {
         "nested" => Ok(SweepOrder::Nested),
         "scrambled" => Ok(SweepOrder::Scrambled),
@@ -578,16 +586,16 @@ mod tests {
 
     #[test]
     fn a_range_has_two_ends_or_one_value() {
-        assert_eq!(streams("1..90"), Ok(1..=90));
-        assert_eq!(streams("4"), Ok(4..=4));
-        assert_eq!(range("8KiB..4MiB"), Ok(ByteCount::from_kib(8)..=ByteCount::from_mib(4)));
-        assert!(["0..4", "1..200", "..", "x", ""].iter().all(|text| streams(text).is_err()));
+        assert_eq!(parse_stream_range("1..90"), Ok(1..=90));
+        assert_eq!(parse_stream_range("4"), Ok(4..=4));
+        assert_eq!(parse_range("8KiB..4MiB"), Ok(ByteCount::from_kib(8)..=ByteCount::from_mib(4)));
+        assert!(["0..4", "1..200", "..", "x", ""].iter().all(|text| parse_stream_range(text).is_err()));
     }
 
     #[test]
     fn a_share_is_above_nothing_and_at_most_all() {
-        assert_eq!(share("20%"), Ok(Ratio::new(0.2)));
-        assert!(["0%", "101%", "-1", "nan"].iter().all(|text| share(text).is_err()));
+        assert_eq!(parse_share("20%"), Ok(Ratio::new(0.2)));
+        assert!(["0%", "101%", "-1", "nan"].iter().all(|text| parse_share(text).is_err()));
     }
 
     #[test]

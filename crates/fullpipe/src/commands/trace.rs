@@ -9,21 +9,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::ArgGroup;
-use fullpipe_experiment::{Known, judge_capture, judge_captures};
+use fullpipe_experiment::{KnownFacts, judge_capture, judge_captures};
 use fullpipe_host::settings_of;
 use fullpipe_record::{CaptureReport, Content, Document, ErrorReport, Event, HostSettings};
 use fullpipe_report as report;
 use fullpipe_trace::{
-    CaptureError, Explained, PacketFile, Reading, Redaction, Wanted, capture_live, read_flows, read_flows_with,
+    CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, RedactedWriter, capture_live, read_flows,
+    read_flows_with,
 };
 use fullpipe_units::{BitRate, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
-use crate::terminal::{Format, Terminal};
-use crate::values::{capacity, some_time, whole};
+use crate::terminal::{OutputFormat, Terminal};
+use crate::values::{integer_parser, parse_capacity, some_time};
 
 /// The TCP connections in a capture, and what limited the largest.
 ///
@@ -33,7 +34,7 @@ use crate::values::{capacity, some_time, whole};
 /// decide, and what would help.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("packets").args(["files", "interface"]).required(true))]
-pub(crate) struct Arguments {
+pub(crate) struct CaptureTraceArguments {
     /// Capture file; `-` is standard input. A second one, of the same time from another place, shows what was lost and
     /// changed between both
     #[arg(value_name = "FILE", num_args = 1..=2)]
@@ -55,13 +56,13 @@ pub(crate) struct Arguments {
     )]
     time: Option<Span>,
     /// Number of connections to list, those with most data first
-    #[arg(long, default_value_t = 10, value_parser = whole(0..=usize::MAX), value_name = "N")]
+    #[arg(long, default_value_t = 10, value_parser = integer_parser(0..=usize::MAX), value_name = "N")]
     top: usize,
     /// Print this connection of the list at length
-    #[arg(long, value_parser = whole(1..=u64::MAX), value_name = "NO")]
+    #[arg(long, value_parser = integer_parser(1..=u64::MAX), value_name = "NO")]
     flow: Option<u64>,
     /// Capacity of the path, if known; it makes the verdict surer
-    #[arg(long, value_name = "RATE", value_parser = capacity)]
+    #[arg(long, value_name = "RATE", value_parser = parse_capacity)]
     bandwidth: Option<BitRate>,
     /// Settings of the host that sent the data: what `fullpipe host show --json` printed there
     ///
@@ -82,7 +83,7 @@ pub(crate) struct Arguments {
     output: OutputArguments,
 }
 
-impl Run for Arguments {
+impl RunCommand for CaptureTraceArguments {
     fn output(&self) -> OutputChoice<'_> {
         self.output.output_choice()
     }
@@ -91,18 +92,18 @@ impl Run for Arguments {
         if self.redact.is_some() && self.files.len() > 1 {
             return Err(Failure::new(USAGE, "--redact writes one capture anew: name one FILE"));
         }
-        let known = self.known()?;
+        let known = self.known_facts()?;
         // Before Ctrl-C is anything but the end: a named pipe is opened once it has a writer.
-        let inputs = self.files.iter().map(|file| open(file)).collect::<Result<Vec<_>, _>>()?;
+        let inputs = self.files.iter().map(|file| open_input(file)).collect::<Result<Vec<_>, _>>()?;
         let flag = super::interrupt_flag()?;
-        let files: Result<Vec<_>, _> = inputs.into_iter().map(|input| begun(input, &flag)).collect();
+        let files: Result<Vec<_>, _> = inputs.into_iter().map(|input| read_header(input, &flag)).collect();
         let files = match files {
             Err(_) if flag.load(Ordering::Relaxed) => return Err(Failure::already_printed(INTERRUPTED)),
             files => files?,
         };
         let (mut readings, is_complete) = match &self.interface {
             // Its end is that of the capture.
-            Some(device) => (vec![self.capture(device, Arc::clone(&flag), terminal)?], true),
+            Some(device) => (vec![self.capture_packets(device, Arc::clone(&flag), terminal)?], true),
             None => (self.read_files(files, &flag)?, !flag.load(Ordering::Relaxed)),
         };
         let error = readings.last_mut().and_then(|reading| reading.error.take());
@@ -120,7 +121,7 @@ impl Run for Arguments {
             None => error.into(),
         });
         // What was read before an error or an interrupt is printed with it.
-        self.show(capture, failure.as_ref(), terminal)?;
+        self.show_report(capture, failure.as_ref(), terminal)?;
         match failure {
             Some(failure) => Err(Failure::already_printed(failure.code)),
             None if !is_complete => Err(Failure::already_printed(INTERRUPTED)),
@@ -129,25 +130,28 @@ impl Run for Arguments {
     }
 }
 
-impl Arguments {
+impl CaptureTraceArguments {
     /// Returns the facts that the command line adds to the packets: bandwidth, and settings of both
     /// hosts.
-    fn known(&self) -> Result<Known, Failure> {
+    fn known_facts(&self) -> Result<KnownFacts, Failure> {
         let read = |file: &Option<PathBuf>| file.as_deref().map(host_settings).transpose();
         let (sender, receiver) = (read(&self.sender_host)?, read(&self.receiver_host)?);
-        Ok(Known { bandwidth: self.bandwidth, sender, receiver })
+        Ok(KnownFacts { bandwidth: self.bandwidth, sender, receiver })
     }
 
-    fn explained(&self) -> Explained<'static> {
-        self.flow.map_or(Explained::Largest(1), Explained::Flow)
+    fn explained_transfer(&self) -> ExplainedTransfers<'static> {
+        self.flow.map_or(ExplainedTransfers::Largest(1), ExplainedTransfers::Flow)
     }
 
     /// Reads the files up to one with an error.
-    fn read_files(&self, files: Vec<(PacketFile, String)>, flag: &AtomicBool) -> Result<Vec<Reading>, Failure> {
-        let mut readings: Vec<Reading> = Vec::new();
+    fn read_files(&self, files: Vec<(PacketFile, String)>, flag: &AtomicBool) -> Result<Vec<CaptureContent>, Failure> {
+        let mut readings: Vec<CaptureContent> = Vec::new();
         for (packets, name) in files {
-            let explained = readings.first().and_then(Reading::explained).map_or(self.explained(), Explained::Same);
-            let reading = self.read(packets, &name, explained, flag)?;
+            let explained = readings
+                .first()
+                .and_then(CaptureContent::explained_flow)
+                .map_or(self.explained_transfer(), ExplainedTransfers::Same);
+            let reading = self.read_packets(packets, &name, explained, flag)?;
             let is_whole = reading.error.is_none() && !flag.load(Ordering::Relaxed);
             readings.push(reading);
             if !is_whole {
@@ -158,28 +162,33 @@ impl Arguments {
     }
 
     /// Captures on a device until the flag is set or the time is over.
-    fn capture(&self, device: &str, flag: Arc<AtomicBool>, terminal: &Terminal) -> Result<Reading, Failure> {
+    fn capture_packets(
+        &self,
+        device: &str,
+        flag: Arc<AtomicBool>,
+        terminal: &Terminal,
+    ) -> Result<CaptureContent, Failure> {
         let (begin, time) = (Instant::now(), self.time.unwrap_or(Span::MAX));
         let is_over = move || flag.load(Ordering::Relaxed) || Span::from(begin.elapsed()) >= time;
         let packets = capture_live(device, is_over)?;
         let until = self.time.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
-        terminal.notice(&format!("capturing TCP on {device} {until}"));
+        terminal.print_notice(&format!("capturing TCP on {device} {until}"));
         // The capture itself ends with the flag.
-        let mut reading = self.read(packets, device, self.explained(), &AtomicBool::new(false))?;
+        let mut reading = self.read_packets(packets, device, self.explained_transfer(), &AtomicBool::new(false))?;
         LIVE.clone_into(&mut reading.report.format);
         Ok(reading)
     }
 
-    fn read(
+    fn read_packets(
         &self,
         mut packets: PacketFile,
         name: &str,
-        explained: Explained<'_>,
+        explained: ExplainedTransfers<'_>,
         flag: &AtomicBool,
-    ) -> Result<Reading, Failure> {
-        let wanted = Wanted { explained, is_compared: self.files.len() > 1 };
+    ) -> Result<CaptureContent, Failure> {
+        let wanted = CaptureUse { explained, is_compared: self.files.len() > 1 };
         let Some(redact) = &self.redact else { return Ok(read_flows(&mut packets, name, wanted, flag)) };
-        let mut redaction = Redaction::create(redact)?;
+        let mut redaction = RedactedWriter::create(redact)?;
         let mut reading = read_flows_with(&mut packets, name, wanted, flag, &mut |packet| redaction.write(packet));
         // What was read before an error of the capture is whole; after one of the new file nothing is.
         if !matches!(reading.error, Some(CaptureError::Write { .. })) {
@@ -188,27 +197,32 @@ impl Arguments {
         Ok(reading)
     }
 
-    fn show(&self, mut capture: CaptureReport, failure: Option<&Failure>, terminal: &Terminal) -> Result<(), Failure> {
+    fn show_report(
+        &self,
+        mut capture: CaptureReport,
+        failure: Option<&Failure>,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
         if let Some(number) = self.flow {
             let count = capture.flows.len();
-            capture.retain(number);
+            capture.retain_connection(number);
             let text = report::one_flow(&capture, terminal.style()).ok_or_else(|| match failure {
                 Some(Failure { message, code }) => {
                     Failure::new(*code, format!("{message}; before that, there is no connection {number}"))
                 }
                 None => Failure::new(USAGE, format!("there is no connection {number}: the capture has {count}")),
             })?;
-            terminal.result(&text);
+            terminal.print_result(&text);
         } else {
-            terminal.result(&report::capture(&capture, self.top, terminal.style()));
+            terminal.print_result(&report::capture_text(&capture, self.top, terminal.style()));
         }
         if let Some(file) = &capture.redacted {
-            terminal.result(&report::redacted(file, terminal.style()));
+            terminal.print_result(&report::redaction_text(file, terminal.style()));
         }
-        if terminal.format() == Format::JsonLines {
+        if terminal.format() == OutputFormat::JsonLines {
             let flows = capture.flows.iter().map(|flow| Event::Flow(Box::new(flow.clone())));
             let pairs = capture.pairs.iter().map(|pair| Event::FlowPair(Box::new(pair.clone())));
-            flows.chain(pairs).for_each(|event| terminal.event(&event));
+            flows.chain(pairs).for_each(|event| terminal.print_event(&event));
         }
         let error = failure.map(|failure| ErrorReport { message: failure.message.clone(), exit_code: failure.code });
         let document = terminal.print_report(Content::Capture { capture: Box::new(capture) }, error.as_ref());
@@ -243,33 +257,35 @@ fn is_read_once(file: &Path) -> bool {
 }
 
 /// A capture, before its header is read.
-enum Input<'f> {
+enum CaptureInput<'f> {
     /// One that can be read again.
     File(&'f Path),
     Pipe(OwnedFd, String),
 }
 
-fn open(file: &Path) -> Result<Input<'_>, Failure> {
+fn open_input(file: &Path) -> Result<CaptureInput<'_>, Failure> {
     if file == Path::new("-") {
         let own = std::io::stdin().as_fd().try_clone_to_owned();
         let own = own.map_err(|error| Failure::new(FAILED, format!("standard input: {error}")))?;
-        return Ok(Input::Pipe(own, "standard input".to_owned()));
+        return Ok(CaptureInput::Pipe(own, "standard input".to_owned()));
     }
     if !is_read_once(file) {
-        return Ok(Input::File(file));
+        return Ok(CaptureInput::File(file));
     }
     let name = file.display().to_string();
     match File::open(file) {
-        Ok(file) => Ok(Input::Pipe(file.into(), name)),
+        Ok(file) => Ok(CaptureInput::Pipe(file.into(), name)),
         Err(source) => Err(CaptureError::Open { file: name, source }.into()),
     }
 }
 
 /// Reads the header of a capture.
-fn begun(input: Input<'_>, flag: &Arc<AtomicBool>) -> Result<(PacketFile, String), Failure> {
+fn read_header(input: CaptureInput<'_>, flag: &Arc<AtomicBool>) -> Result<(PacketFile, String), Failure> {
     Ok(match input {
-        Input::File(file) => (PacketFile::open(file)?, file.display().to_string()),
-        Input::Pipe(pipe, name) => (PacketFile::new(UntilInterrupt::new(pipe.into(), Arc::clone(flag)), &name)?, name),
+        CaptureInput::File(file) => (PacketFile::open(file)?, file.display().to_string()),
+        CaptureInput::Pipe(pipe, name) => {
+            (PacketFile::new(UntilInterrupt::new(pipe.into(), Arc::clone(flag)), &name)?, name)
+        }
     })
 }
 

@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_experiment::{LabTarget, keep_cross_traffic};
-use fullpipe_lab::{Backend, Host, Lab, LabError, Meter};
+use fullpipe_lab::{Backend, Host, Lab, LabError, PathMeter};
 use fullpipe_record::event::{CrossTrafficLoad, LabUp};
 use fullpipe_record::{DirectionStatus, Event, Path, PathChange, PathDirection, PathStatus, Request, Transport};
-use fullpipe_scenario::{CrossTraffic, Scenario, Starts};
+use fullpipe_scenario::{CrossTraffic, LoadStart, Scenario};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use super::lab::{check_congestion_controls, plan, start};
+use super::lab::{check_congestion_controls, lab_plan, start_lab};
 use crate::failure::{Failure, INTERRUPTED};
-use crate::terminal::{Keys, Terminal};
+use crate::terminal::{KeyReader, Terminal};
 
 /// Longest time until an interrupt is seen.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Settings of a running lab, without its path.
-pub(super) struct Standing<'s> {
+pub(super) struct LabSettings<'s> {
     /// Name with which other programs of this user join it.
     pub(super) name: &'s str,
     pub(super) backend: Backend,
@@ -31,25 +31,29 @@ pub(super) struct Standing<'s> {
 
 /// Builds the lab of `scenario`, runs the cross traffic of the first step that has any, and prints the state of the
 /// path until `q` is typed. Other keys change the path.
-pub(super) fn up(scenario: &Scenario, standing: &Standing<'_>, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn run_standing_lab(
+    scenario: &Scenario,
+    standing: &LabSettings<'_>,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let cross_traffic: &[CrossTraffic] = if standing.no_cross_traffic { &[] } else { cross_traffic(scenario) };
     let asked = |name: &String| cross_traffic.iter().any(|load| load.request.congestion.as_ref() == Some(name));
     check_congestion_controls(scenario.controls.iter().filter(|control| asked(&control.name)))?;
     let flag = super::interrupt_flag()?;
-    let lab = start(scenario, &plan(scenario, standing.backend))?;
-    let _entrance = lab.open_entrance(standing.name, &described(&scenario.path))?;
-    introduce(scenario, standing, cross_traffic, terminal);
+    let lab = start_lab(scenario, &lab_plan(scenario, standing.backend))?;
+    let _entrance = lab.open_entrance(standing.name, &describe_path(&scenario.path))?;
+    print_introduction(scenario, standing, cross_traffic, terminal);
     let observe = |event: &Event| show_cross_traffic(event, cross_traffic, terminal);
     lab.while_witnessed(|| {
         keep_cross_traffic(&LabTarget::new(&lab), (cross_traffic, scenario.seed), &observe, || {
-            watch(&lab, standing.interval, &flag, terminal)
+            watch_lab(&lab, standing.interval, &flag, terminal)
         })
     })??
 }
 
 /// Returns the rate, the round-trip time and the loss of a path in one line.
-pub(super) fn described(path: &Path) -> String {
-    Knobs::of(path).to_string()
+pub(super) fn describe_path(path: &Path) -> String {
+    AdjustedPath::from_path(path).to_string()
 }
 
 /// Returns the cross traffic of the first step that has any.
@@ -58,84 +62,89 @@ fn cross_traffic(scenario: &Scenario) -> &[CrossTraffic] {
 }
 
 /// Prints the state of the path each `interval` and makes the changes that keys stand for, until `q` is typed.
-fn watch(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> Result<(), Failure> {
-    let mut keys = Keys::listen();
-    let mut knobs = Knobs::of(lab.changeable_path());
-    let mut meter = Meter::start(lab)?;
+fn watch_lab(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) -> Result<(), Failure> {
+    let mut keys = KeyReader::start_reading();
+    let mut knobs = AdjustedPath::from_path(lab.changeable_path());
+    let mut meter = PathMeter::start(lab)?;
     let mut next = Instant::now() + interval.into();
     while !flag.load(Ordering::Relaxed) {
-        match keys.next(next.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {
+        match keys.next_key(next.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {
             Some('q') => return Ok(()),
-            Some(key) if knobs.turn(key) => match knobs.apply(key, lab) {
+            Some(key) if knobs.adjust_quantity(key) => match knobs.apply_change(key, lab) {
                 Ok(()) => {
-                    terminal.event(&Event::Changed(Box::new(knobs.directions.clone())));
-                    terminal.result(&format!("path: {knobs}\n"));
+                    terminal.print_event(&Event::Changed(Box::new(knobs.directions.clone())));
+                    terminal.print_result(&format!("path: {knobs}\n"));
                 }
-                Err(refused) => terminal.notice(&refused.to_string()),
+                Err(refused) => terminal.print_notice(&refused.to_string()),
             },
             _ => {}
         }
         if Instant::now() >= next {
-            show(&meter.read()?, terminal);
+            show_status(&meter.read()?, terminal);
             next = Instant::now() + interval.into();
         }
     }
     Err(Failure::already_printed(INTERRUPTED))
 }
 
-fn introduce(scenario: &Scenario, standing: &Standing<'_>, cross_traffic: &[CrossTraffic], terminal: &Terminal) {
+fn print_introduction(
+    scenario: &Scenario,
+    standing: &LabSettings<'_>,
+    cross_traffic: &[CrossTraffic],
+    terminal: &Terminal,
+) {
     let name = standing.name;
     let [sender, receiver] = Host::ALL.map(|host| host.address().into());
-    let loads = cross_traffic.iter().map(load).collect();
-    terminal.event(&Event::Up(LabUp { name: name.to_owned(), sender, receiver, cross_traffic: loads }));
-    terminal.result(&format!("{name}: {}\n", scenario.title));
+    let loads = cross_traffic.iter().map(cross_traffic_load).collect();
+    terminal.print_event(&Event::Up(LabUp { name: name.to_owned(), sender, receiver, cross_traffic: loads }));
+    terminal.print_result(&format!("{name}: {}\n", scenario.title));
     let relays: &[Host] = if scenario.stretches.is_some() { &[Host::NearRelay, Host::FarRelay] } else { &[] };
     let (of_name, of_address) = if relays.is_empty() { (8, 10) } else { (10, 11) };
     for host in Host::ALL.iter().chain(relays) {
         let (address, host) = (host.address().to_string(), host.name());
         let command = format!("fullpipe lab shell --join {name} {host}");
-        terminal.result(&format!("  {host:<of_name$} {address:<of_address$}  {command}\n"));
+        terminal.print_result(&format!("  {host:<of_name$} {address:<of_address$}  {command}\n"));
     }
     if !cross_traffic.is_empty() {
-        let loads: Vec<String> = cross_traffic.iter().map(words).collect();
-        terminal.result(&format!("  traffic  {} (not with --no-cross-traffic)\n", loads.join("; ")));
+        let loads: Vec<String> = cross_traffic.iter().map(describe_load).collect();
+        terminal.print_result(&format!("  traffic  {} (not with --no-cross-traffic)\n", loads.join("; ")));
     }
     let changes = if standing.backend == Backend::Kernel {
         ""
     } else {
         "change with r R (rate), d D (delay), l L (loss), capitals for more; "
     };
-    terminal.result(&format!("{changes}leave with q\n"));
+    terminal.print_result(&format!("{changes}leave with q\n"));
 }
 
 /// Prints when a load of cross traffic begins, pauses or fails.
 fn show_cross_traffic(event: &Event, cross_traffic: &[CrossTraffic], terminal: &Terminal) {
-    terminal.event(event);
+    terminal.print_event(event);
     if let Event::CrossTrafficFailed(failure) = event {
-        let load = cross_traffic.get(failure.load).map_or_else(String::new, |load| what(&load.request));
-        terminal.notice(&format!("cross traffic ({load}) failed, and is tried again: {}", failure.message));
+        let load = cross_traffic.get(failure.load).map_or_else(String::new, |load| describe_request(&load.request));
+        terminal.print_notice(&format!("cross traffic ({load}) failed, and is tried again: {}", failure.message));
     }
 }
 
-fn load(load: &CrossTraffic) -> CrossTrafficLoad {
+fn cross_traffic_load(load: &CrossTraffic) -> CrossTrafficLoad {
     let (on, off) = load.on_off.unzip();
     CrossTrafficLoad { request: load.request.clone(), lowest: load.lowest, on, off }
 }
 
 /// Returns the text for a load: `10 × UDP at 29.1 Mbit/s, on 1 s, off 1 s`.
-fn words(load: &CrossTraffic) -> String {
+fn describe_load(load: &CrossTraffic) -> String {
     let or_nothing = Option::unwrap_or_default;
     let lowest = or_nothing(load.lowest.map(|lowest| format!("{lowest} to ")));
     let rate = or_nothing(load.request.rate.map(|highest| format!(" at {lowest}{highest}")));
     let start = match load.starts {
-        Starts::After(time) => format!(" after {time}"),
-        Starts::Before(_) => String::new(),
+        LoadStart::After(time) => format!(" after {time}"),
+        LoadStart::Before(_) => String::new(),
     };
     let phases = or_nothing(load.on_off.map(|(on, off)| format!(", on {on}, off {off}")));
-    format!("{}{rate}{start}{phases}", what(&load.request))
+    format!("{}{rate}{start}{phases}", describe_request(&load.request))
 }
 
-fn what(request: &Request) -> String {
+fn describe_request(request: &Request) -> String {
     let transport = match request.transport {
         Transport::Tcp => "TCP",
         Transport::Udp => "UDP",
@@ -144,17 +153,17 @@ fn what(request: &Request) -> String {
 }
 
 /// The path as its user has changed it.
-struct Knobs {
+struct AdjustedPath {
     directions: [PathDirection; 2],
 }
 
-impl Knobs {
-    fn of(path: &Path) -> Self {
+impl AdjustedPath {
+    fn from_path(path: &Path) -> Self {
         Self { directions: [path.forward.clone(), path.reverse.clone()] }
     }
 
     /// Changes the quantity that `key` stands for, in both directions. Returns false if it stands for none.
-    fn turn(&mut self, key: char) -> bool {
+    fn adjust_quantity(&mut self, key: char) -> bool {
         let turn: fn(&mut PathDirection, bool) = match key.to_ascii_lowercase() {
             'r' => turn_rate,
             'd' => turn_delay,
@@ -167,7 +176,7 @@ impl Knobs {
 
     /// Applies the change that `key` made to the running path, and nothing else: a pattern of losses stays until `key`
     /// changes the loss.
-    fn apply(&self, key: char, lab: &Lab) -> Result<(), LabError> {
+    fn apply_change(&self, key: char, lab: &Lab) -> Result<(), LabError> {
         for (host, direction) in Host::ALL.into_iter().zip(&self.directions) {
             let nothing = PathChange::default();
             let change = match key.to_ascii_lowercase() {
@@ -175,13 +184,13 @@ impl Knobs {
                 'd' => PathChange { delay: Some(direction.delay), ..nothing },
                 _ => PathChange { loss: direction.loss, ..nothing },
             };
-            lab.change(host, change)?;
+            lab.change_path(host, change)?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for Knobs {
+impl fmt::Display for AdjustedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [forward, reverse] = &self.directions;
         let rate = forward.rate.map_or_else(|| "no rate".to_owned(), |rate| rate.to_string());
@@ -194,14 +203,14 @@ impl fmt::Display for Knobs {
 fn turn_rate(direction: &mut PathDirection, more: bool) {
     const MIN: BitRate = BitRate::from_bps(1000);
     let factor = if more { 1.25 } else { 0.8 };
-    direction.rate = direction.rate.map(|rate| rate.scaled(factor).max(MIN));
+    direction.rate = direction.rate.map(|rate| rate.scale_by(factor).max(MIN));
 }
 
 /// Changes the delay by a quarter, and by at least half a millisecond.
 fn turn_delay(direction: &mut PathDirection, more: bool) {
     const MIN: Span = Span::from_micros(500);
     const MAX: Span = Span::from_secs(10);
-    let step = direction.delay.scaled(0.25).max(MIN);
+    let step = direction.delay.scale_by(0.25).max(MIN);
     let delay = if more { direction.delay + step } else { direction.delay.saturating_sub(step) };
     direction.delay = delay.min(MAX);
 }
@@ -215,11 +224,15 @@ fn turn_loss(direction: &mut PathDirection, more: bool) {
     direction.loss = Some(Ratio::new(if turned < MIN { 0.0 } else { turned }));
 }
 
-fn show(status: &PathStatus, terminal: &Terminal) {
-    terminal.event(&Event::Path(Box::new(status.clone())));
+fn show_status(status: &PathStatus, terminal: &Terminal) {
+    terminal.print_event(&Event::Path(Box::new(status.clone())));
     let device_drops =
         if status.device_drops == 0 { String::new() } else { format!(" | devices dropped {}", status.device_drops) };
-    terminal.live(&format!("→ {} | ← {}{device_drops}", one_way(&status.forward), one_way(&status.reverse)));
+    terminal.print_live_status(&format!(
+        "→ {} | ← {}{device_drops}",
+        one_way(&status.forward),
+        one_way(&status.reverse)
+    ));
 }
 
 /// Returns the text for a direction; counts that are zero are left out.
@@ -242,17 +255,17 @@ mod tests {
 
     #[test]
     fn keys_turn_both_directions_within_bounds() {
-        let mut knobs = Knobs::of(&PathSpec::demo().path().unwrap());
+        let mut knobs = AdjustedPath::from_path(&PathSpec::demo_path().to_path().unwrap());
         assert_eq!(knobs.to_string(), "1 Gbit/s, RTT 100 ms, loss 0 %");
         for key in "RDLL".chars() {
-            assert!(knobs.turn(key));
+            assert!(knobs.adjust_quantity(key));
         }
         assert_eq!(knobs.to_string(), "1.25 Gbit/s, RTT 125 ms, loss 0.002 %");
         for _ in 0..200 {
-            "rdl".chars().for_each(|key| assert!(knobs.turn(key)));
+            "rdl".chars().for_each(|key| assert!(knobs.adjust_quantity(key)));
         }
         assert_eq!(knobs.to_string(), "1 kbit/s, RTT 0 s, loss 0 %");
-        assert!(!knobs.turn('x') && !knobs.turn('\n'));
+        assert!(!knobs.adjust_quantity('x') && !knobs.adjust_quantity('\n'));
     }
 
     #[test]
@@ -263,9 +276,9 @@ mod tests {
                     [[step.cross_traffic]]\nafter = '3s'\n[[step]]\nname = 'second'\n\
                     [[step.cross_traffic]]\nstreams = 2\n";
         let scenario = Scenario::parse("n.toml", text).unwrap();
-        let said: Vec<String> = cross_traffic(&scenario).iter().map(words).collect();
+        let said: Vec<String> = cross_traffic(&scenario).iter().map(describe_load).collect();
         assert_eq!(said, ["10 × UDP at 100 Mbit/s to 250 Mbit/s, on 2 s, off 1 s", "1 × TCP after 3 s"]);
-        let first = load(&cross_traffic(&scenario)[0]);
+        let first = cross_traffic_load(&cross_traffic(&scenario)[0]);
         assert_eq!((first.lowest, first.on), (Some(BitRate::from_mbps(100)), Some(Span::from_secs(2))));
     }
 }

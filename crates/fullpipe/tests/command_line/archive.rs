@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use fullpipe_store::{Location, Store, read_import};
+use fullpipe_store::{ArchiveLocation, Store, read_import};
 use fullpipe_testkit::{Running, assert_says, document, free_port, require, sentence, wait_for_listener, within};
 use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
@@ -79,8 +79,8 @@ fn an_archive_on_a_disk_that_is_full_or_read_only_is_read_and_refuses_more() {
         }
     };
     let documents = read_import(&fs::read(self::file("iperf3-tcp.json")).unwrap(), Timestamp::now()).unwrap();
-    let mut store = Store::create(&Location::File(file)).unwrap();
-    store.put(&documents[0]).unwrap();
+    let mut store = Store::create(&ArchiveLocation::File(file)).unwrap();
+    store.put_document(&documents[0]).unwrap();
     // As a program leaves it that is killed: what was kept last is in the log.
     copy_to(&open);
     drop(store);

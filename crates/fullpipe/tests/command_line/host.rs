@@ -79,8 +79,11 @@ impl Bench {
 /// Returns every readable sysctl of the network, to the byte, and the devices.
 fn everything() -> BTreeMap<String, String> {
     let mut all = network_sysctls();
-    for device in fullpipe_sys::devices().unwrap() {
-        all.insert(device.name.clone(), format!("{device:?} {:?}", fullpipe_sys::features(&device.name).unwrap()));
+    for device in fullpipe_sys::list_devices().unwrap() {
+        all.insert(
+            device.name.clone(),
+            format!("{device:?} {:?}", fullpipe_sys::device_features(&device.name).unwrap()),
+        );
     }
     all
 }

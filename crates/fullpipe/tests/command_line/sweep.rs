@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use fullpipe_campaign::{Next, Plan};
+use fullpipe_campaign::{CampaignPlan, CampaignStep};
 use fullpipe_record::{SweepReport, SweepRun};
 use fullpipe_testkit::{Running, document, free_port, path, require, sentence, wait_for_listener};
 use rand_pcg::Pcg64Mcg;
@@ -149,12 +149,12 @@ fn kill(begin: Begin<'_>, kills: u64, seed: u64, within: Duration) -> Vec<Value>
 
 fn each_run_follows_from_those_before(document: &Value) {
     let report: SweepReport = serde_json::from_value(document["sweep"].clone()).unwrap();
-    let plan = Plan::new(report.plan).unwrap();
+    let plan = CampaignPlan::new(report.plan).unwrap();
     for (number, SweepRun { cell, reason, .. }) in report.runs.iter().enumerate() {
-        let next = plan.next(&report.runs[..number]);
-        assert_eq!(next, Next::Run { cell: *cell, reason: *reason }, "run {number}");
+        let next = plan.next_step(&report.runs[..number]);
+        assert_eq!(next, CampaignStep::Run { cell: *cell, reason: *reason }, "run {number}");
     }
-    assert!(matches!(plan.next(&report.runs), Next::Done(_)));
+    assert!(matches!(plan.next_step(&report.runs), CampaignStep::Done(_)));
 }
 
 /// Returns the number of runs in the archive, which has one sweep.

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, pseudo_terminal, run};
-use fullpipe_control::{Login, Padding, RsaPublicKey, unix_seconds};
-use fullpipe_iperf::Credentials;
+use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey, unix_seconds};
+use fullpipe_iperf::UserCredentials;
 use fullpipe_testkit::{
     FalseServer, Part, Running, document, free_port, require, sentence, wait_for_listener, write_secret,
 };
@@ -143,7 +143,7 @@ fn ask(port: u16, token: &str) -> TcpStream {
     ask_from(Ipv4Addr::LOCALHOST, port, token)
 }
 
-/// Does the same as [`ask`], from one of this host's many loopback addresses.
+/// Does the same as [`ask_question`], from one of this host's many loopback addresses.
 fn ask_from(from: Ipv4Addr, port: u16, token: &str) -> TcpStream {
     static COOKIES: AtomicU32 = AtomicU32::new(0);
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -196,9 +196,9 @@ fn guessing_passwords_becomes_slow() {
 
 /// Returns a token of a login that was made now.
 fn token(user: &str, password: &str) -> String {
-    let credentials = Credentials::new(user.to_owned(), Zeroizing::new(password.to_owned())).unwrap();
+    let credentials = UserCredentials::new(user.to_owned(), Zeroizing::new(password.to_owned())).unwrap();
     let key = RsaPublicKey::from_pem(&std::fs::read(file("public.pem")).unwrap()).unwrap();
-    Login::new(credentials, key, Padding::Oaep).token(unix_seconds()).unwrap()
+    ClientLogin::new(credentials, key, RsaPadding::Oaep).create_token(unix_seconds()).unwrap()
 }
 
 /// Returns true if a server opens streams for this login.

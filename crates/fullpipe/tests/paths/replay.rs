@@ -7,12 +7,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path as FilePath;
 
 use crate::common::{fullpipe, run};
-use fullpipe_link::{Direction, Edited, Incident, Train, cut_train};
+use fullpipe_link::{EditEffect, LinkDirection, PacketIncident, Train, cut_train};
 use fullpipe_record::{Content, Document, Edit, Fate, Path, PathTruth, SegmentTruth};
 use fullpipe_scenario::Scenario;
 use fullpipe_testkit::{document, load_slot, path, require};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
-use fullpipe_wire::{Captured, LinkType, read_captured};
+use fullpipe_wire::{CapturedContent, LinkType, read_captured};
 
 const TIMEOUT: u64 = 60;
 
@@ -88,20 +88,20 @@ impl Step {
     /// Offers in virtual time what each host offered in real time, and asserts that the same arrives and the same is
     /// lost; returns the number of packets to which something happened, there and back.
     fn replay(&self) -> [usize; 2] {
-        let mut links = Direction::both(&self.path, self.seed);
+        let mut links = LinkDirection::new_pair(&self.path, self.seed);
         [0, 1].map(|direction| self.replay_direction(direction, &mut links[direction]))
     }
 
-    fn replay_direction(&self, direction: usize, link: &mut Direction<Replayed>) -> usize {
+    fn replay_direction(&self, direction: usize, link: &mut LinkDirection<Replayed>) -> usize {
         let (offered, arrived) = (self.captured(direction, direction), self.captured(direction, 1 - direction));
         assert!(offered.len() > 100 && arrived.len() > 100, "{} and {} packets", offered.len(), arrived.len());
         link.keep_incidents(true);
         for Seen { at, train, .. } in &offered {
-            for train in link.cut(train.clone()).collect::<Vec<_>>() {
-                link.offer(*at, train);
+            for train in link.cut_train(train.clone()).collect::<Vec<_>>() {
+                link.offer_train(*at, train);
             }
         }
-        let mut deliveries: Vec<_> = std::iter::from_fn(|| link.pop(Time::from_nanos(u64::MAX))).collect();
+        let mut deliveries: Vec<_> = std::iter::from_fn(|| link.pop_arrived(Time::from_nanos(u64::MAX))).collect();
         // The capture ended with some packets still on their way.
         let on_their_way = deliveries.split_off(arrived.len());
         let last_offer = offered.last().unwrap().at;
@@ -124,12 +124,12 @@ impl Step {
 }
 
 /// Returns what a replay did to packets until the capture ended.
-fn replayed(mut incidents: Vec<Incident<Replayed>>, end: Time) -> Vec<Happened> {
+fn replayed(mut incidents: Vec<PacketIncident<Replayed>>, end: Time) -> Vec<Happened> {
     incidents.retain(|incident| incident.at <= end);
     incidents.sort_by_key(|incident| incident.at);
     let first = incidents.first().map_or(Time::ZERO, |incident| incident.at);
-    let packets = |Incident { at, fate, queue, train }: Incident<Replayed>| {
-        cut_train(train, SegCount::new(1)).map(move |train| (at.since(first), fate, queue, train.segment))
+    let packets = |PacketIncident { at, fate, queue, train }: PacketIncident<Replayed>| {
+        cut_train(train, SegCount::new(1)).map(move |train| (at.duration_since(first), fate, queue, train.segment))
     };
     incidents.into_iter().flat_map(packets).collect()
 }
@@ -156,7 +156,7 @@ impl Seen {
         let ip = usize::from(kept[0] & 0x0F) * 4;
         let mut mtu = MTU;
         let (headers, segment) = match read_captured(LinkType::RAW, kept, length as usize) {
-            Captured::Tcp(segment) => {
+            CapturedContent::Tcp(segment) => {
                 let mut ports = [segment.source.port(), segment.destination.port()];
                 ports.sort_unstable();
                 let stated = mtus.entry(ports).or_insert(MTU);
@@ -197,7 +197,7 @@ impl Replayed {
 }
 
 impl Train for Replayed {
-    fn segments(&self) -> SegCount {
+    fn segment_count(&self) -> SegCount {
         SegCount::new(self.payload.div_ceil(self.size()).max(1))
     }
 
@@ -206,7 +206,7 @@ impl Train for Replayed {
     }
 
     fn ip_bytes(&self) -> ByteCount {
-        self.segments().of_size(ByteCount::new(self.headers)) + ByteCount::new(self.payload)
+        self.segment_count().of_size(ByteCount::new(self.headers)) + ByteCount::new(self.payload)
     }
 
     fn split_off(&mut self, at: SegCount) -> Self {
@@ -216,7 +216,7 @@ impl Train for Replayed {
         rest
     }
 
-    fn flow(&self) -> u64 {
+    fn flow_hash(&self) -> u64 {
         self.segment.map_or(0, |segment| u64::from(segment.ports[0]) << 16 | u64::from(segment.ports[1]))
     }
 
@@ -224,10 +224,10 @@ impl Train for Replayed {
         false
     }
 
-    fn corrupt(&mut self, _: u64) {}
+    fn corrupt_bit(&mut self, _: u64) {}
 
-    fn apply(&mut self, _: &Edit) -> Edited {
-        Edited::Unchanged
+    fn apply_edit(&mut self, _: &Edit) -> EditEffect {
+        EditEffect::Unchanged
     }
 
     fn time_exceeded(&self, _: IpAddr) -> Option<Self> {

@@ -4,7 +4,7 @@ use fullpipe_record::{HostSettings, Request};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Carrier, Heading, MAX_DATAGRAM, Parameters, USUAL_BLOCK};
+use super::{DataHeading, MAX_DATAGRAM, TestParameters, TransportProtocol, USUAL_BLOCK};
 use crate::json::{Extension, Flag, Text, Whole};
 
 /// Version of our extension.
@@ -28,46 +28,46 @@ const ZERO_COPY: i64 = 2;
 const PACING_TIMER: i64 = 1000;
 
 /// Parameters as a client sends them, keys in iperf3's order and of the types that it wants since 3.18.
-pub(super) struct Sent<'p>(pub(super) &'p Parameters);
+pub(super) struct SentParameters<'p>(pub(super) &'p TestParameters);
 
-impl Serialize for Sent<'_> {
+impl Serialize for SentParameters<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Self(asked) = self;
-        let mut keys = Keys(to.serialize_map(None)?);
-        keys.flag(asked.carrier.key(), true)?;
-        keys.put("omit", asked.omit_seconds)?;
-        keys.put("time", asked.seconds)?;
-        keys.put("num", asked.bytes)?;
-        keys.put("blockcount", asked.blocks)?;
-        keys.number("MSS", asked.mss)?;
-        keys.flag("nodelay", asked.no_delay)?;
-        keys.put("parallel", asked.streams)?;
-        keys.flag("reverse", asked.heading == Heading::Down)?;
-        keys.flag("bidirectional", asked.heading == Heading::Both)?;
-        keys.flag("mptcp", asked.multipath)?;
-        keys.number("window", asked.buffer)?;
-        keys.put("len", asked.block)?;
-        keys.number("bandwidth", asked.rate)?;
-        keys.number("fqrate", asked.pacing)?;
-        keys.number("pacing_timer", if asked.rate == 0 { 0 } else { PACING_TIMER })?;
-        keys.number("burst", asked.burst)?;
-        keys.number("TOS", asked.tos)?;
-        keys.text("title", asked.title.as_deref())?;
-        keys.text("extra_data", asked.extra_data.as_deref())?;
-        keys.text("congestion", asked.congestion.as_deref())?;
-        asked.processor.map_or(Ok(()), |number| keys.put("server_affinity", number))?;
-        keys.number("get_server_output", asked.server_output.into())?;
-        keys.number("udp_counters_64bit", asked.wide_counters.into())?;
-        keys.number("zerocopy", if asked.zero_copy { ZERO_COPY } else { asked.sendfile.into() })?;
-        keys.number("dont_fragment", asked.dont_fragment.into())?;
-        keys.number("skip_rx_copy", asked.discard.into())?;
-        if asked.offload && asked.carrier == Carrier::Udp {
-            keys.offload(asked.block)?;
+        let mut keys = JsonKeys(to.serialize_map(None)?);
+        keys.put_flag(asked.carrier.key_name(), true)?;
+        keys.put_entry("omit", asked.omit_seconds)?;
+        keys.put_entry("time", asked.seconds)?;
+        keys.put_entry("num", asked.bytes)?;
+        keys.put_entry("blockcount", asked.blocks)?;
+        keys.put_number("MSS", asked.mss)?;
+        keys.put_flag("nodelay", asked.no_delay)?;
+        keys.put_entry("parallel", asked.streams)?;
+        keys.put_flag("reverse", asked.heading == DataHeading::Down)?;
+        keys.put_flag("bidirectional", asked.heading == DataHeading::Both)?;
+        keys.put_flag("mptcp", asked.multipath)?;
+        keys.put_number("window", asked.buffer)?;
+        keys.put_entry("len", asked.block)?;
+        keys.put_number("bandwidth", asked.rate)?;
+        keys.put_number("fqrate", asked.pacing)?;
+        keys.put_number("pacing_timer", if asked.rate == 0 { 0 } else { PACING_TIMER })?;
+        keys.put_number("burst", asked.burst)?;
+        keys.put_number("TOS", asked.tos)?;
+        keys.put_text("title", asked.title.as_deref())?;
+        keys.put_text("extra_data", asked.extra_data.as_deref())?;
+        keys.put_text("congestion", asked.congestion.as_deref())?;
+        asked.processor.map_or(Ok(()), |number| keys.put_entry("server_affinity", number))?;
+        keys.put_number("get_server_output", asked.server_output.into())?;
+        keys.put_number("udp_counters_64bit", asked.wide_counters.into())?;
+        keys.put_number("zerocopy", if asked.zero_copy { ZERO_COPY } else { asked.sendfile.into() })?;
+        keys.put_number("dont_fragment", asked.dont_fragment.into())?;
+        keys.put_number("skip_rx_copy", asked.discard.into())?;
+        if asked.offload && asked.carrier == TransportProtocol::Udp {
+            keys.put_offload(asked.block)?;
         }
-        keys.text("authtoken", asked.auth_token.as_deref())?;
-        keys.put("client_version", concat!("fullpipe ", env!("CARGO_PKG_VERSION")))?;
+        keys.put_text("authtoken", asked.auth_token.as_deref())?;
+        keys.put_entry("client_version", concat!("fullpipe ", env!("CARGO_PKG_VERSION")))?;
         if asked.speaks_fullpipe {
-            keys.put("x_fullpipe", Announced::by(asked))?;
+            keys.put_entry("x_fullpipe", Announced::from_parameters(asked))?;
         }
         keys.0.end()
     }
@@ -84,13 +84,13 @@ struct Announced<'p> {
 }
 
 impl<'p> Announced<'p> {
-    fn by(asked: &'p Parameters) -> Self {
+    fn from_parameters(asked: &'p TestParameters) -> Self {
         Self { version: EXTENSION_VERSION, settings: asked.settings.as_ref(), request: asked.request.as_deref() }
     }
 }
 
-impl Carrier {
-    fn key(self) -> &'static str {
+impl TransportProtocol {
+    fn key_name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
@@ -100,33 +100,33 @@ impl Carrier {
 }
 
 /// The members of a JSON object.
-struct Keys<M>(M);
+struct JsonKeys<M>(M);
 
-impl<M: SerializeMap> Keys<M> {
-    fn put(&mut self, key: &str, value: impl Serialize) -> Result<(), M::Error> {
+impl<M: SerializeMap> JsonKeys<M> {
+    fn put_entry(&mut self, key: &str, value: impl Serialize) -> Result<(), M::Error> {
         self.0.serialize_entry(key, &value)
     }
 
     /// Writes `true` if it is on; otherwise nothing, as `false` would be on for iperf3 up to 3.17.
-    fn flag(&mut self, key: &str, on: bool) -> Result<(), M::Error> {
-        if on { self.put(key, true) } else { Ok(()) }
+    fn put_flag(&mut self, key: &str, on: bool) -> Result<(), M::Error> {
+        if on { self.put_entry(key, true) } else { Ok(()) }
     }
 
-    fn number(&mut self, key: &str, value: i64) -> Result<(), M::Error> {
-        if value == 0 { Ok(()) } else { self.put(key, value) }
+    fn put_number(&mut self, key: &str, value: i64) -> Result<(), M::Error> {
+        if value == 0 { Ok(()) } else { self.put_entry(key, value) }
     }
 
-    fn text(&mut self, key: &str, value: Option<&str>) -> Result<(), M::Error> {
-        value.map_or(Ok(()), |text| self.put(key, text))
+    fn put_text(&mut self, key: &str, value: Option<&str>) -> Result<(), M::Error> {
+        value.map_or(Ok(()), |text| self.put_entry(key, text))
     }
 
     /// As iperf3 3.21 has it: as many whole datagrams at once as one of the largest size holds.
-    fn offload(&mut self, datagram: i64) -> Result<(), M::Error> {
-        self.put("gso", 1)?;
-        self.put("gso_dg_size", datagram)?;
-        self.put("gso_bf_size", MAX_DATAGRAM / datagram.max(1) * datagram)?;
-        self.put("gro", 1)?;
-        self.put("gro_bf_size", MAX_DATAGRAM)
+    fn put_offload(&mut self, datagram: i64) -> Result<(), M::Error> {
+        self.put_entry("gso", 1)?;
+        self.put_entry("gso_dg_size", datagram)?;
+        self.put_entry("gso_bf_size", MAX_DATAGRAM / datagram.max(1) * datagram)?;
+        self.put_entry("gro", 1)?;
+        self.put_entry("gro_bf_size", MAX_DATAGRAM)
     }
 }
 
@@ -178,20 +178,20 @@ struct Announcement {
     request: Extension,
 }
 
-impl From<Received> for Parameters {
+impl From<Received> for TestParameters {
     fn from(received: Received) -> Self {
-        let extension = received.x_fullpipe.read::<Announcement>();
+        let extension = received.x_fullpipe.parse_value::<Announcement>();
         let carrier = match (received.udp.0, received.sctp.0) {
-            (true, _) => Carrier::Udp,
-            (_, true) => Carrier::Sctp,
-            _ => Carrier::Tcp,
+            (true, _) => TransportProtocol::Udp,
+            (_, true) => TransportProtocol::Sctp,
+            _ => TransportProtocol::Tcp,
         };
         let heading = match (received.bidirectional.0, received.reverse.0) {
-            (true, _) => Heading::Both,
-            (_, true) => Heading::Down,
-            _ => Heading::Up,
+            (true, _) => DataHeading::Both,
+            (_, true) => DataHeading::Down,
+            _ => DataHeading::Up,
         };
-        let usual_block = if carrier == Carrier::Udp { USUAL_DATAGRAM } else { USUAL_BLOCK };
+        let usual_block = if carrier == TransportProtocol::Udp { USUAL_DATAGRAM } else { USUAL_BLOCK };
         let given = |value: Whole| value.0.unwrap_or(0);
         let is_on = |value: Whole| given(value) != 0;
         Self {
@@ -227,8 +227,8 @@ impl From<Received> for Parameters {
             speaks_fullpipe: extension.as_ref().is_some_and(|extension| extension.version >= FIRST_VERSION),
             proves_keys: extension.as_ref().is_some_and(|extension| extension.version >= PROVING_VERSION),
             sends_cookies: extension.as_ref().is_some_and(|extension| extension.version >= EXTENSION_VERSION),
-            request: extension.as_ref().and_then(|extension| extension.request.read()).map(Box::new),
-            settings: extension.and_then(|extension| extension.settings.read()),
+            request: extension.as_ref().and_then(|extension| extension.request.parse_value()).map(Box::new),
+            settings: extension.and_then(|extension| extension.settings.parse_value()),
         }
     }
 }

@@ -1,21 +1,21 @@
 use super::*;
 use proptest::prelude::*;
 
-fn json_of(parameters: &Parameters) -> String {
-    String::from_utf8(parameters.encode()[4..].to_vec()).unwrap()
+fn json_of(parameters: &TestParameters) -> String {
+    String::from_utf8(parameters.encode_message()[4..].to_vec()).unwrap()
 }
 
 fn refused(json: &str) -> i32 {
-    Parameters::decode(json.as_bytes()).unwrap().to_request().unwrap_err().number.get()
+    TestParameters::decode_json(json.as_bytes()).unwrap().to_request().unwrap_err().number.get()
 }
 
 fn accepted(json: &str) -> Request {
-    Parameters::decode(json.as_bytes()).unwrap().to_request().unwrap()
+    TestParameters::decode_json(json.as_bytes()).unwrap().to_request().unwrap()
 }
 
 #[test]
 fn the_default_test_is_sent_with_the_keys_of_iperf3() {
-    let parameters = Parameters::from_request(&Request::default()).unwrap();
+    let parameters = TestParameters::from_request(&Request::default()).unwrap();
     assert_eq!(
         json_of(&parameters),
         concat!(
@@ -29,7 +29,7 @@ fn the_default_test_is_sent_with_the_keys_of_iperf3() {
 
 #[test]
 fn what_is_asked_for_is_sent_in_the_order_of_iperf3() {
-    let parameters = Parameters::from_request(&Request {
+    let parameters = TestParameters::from_request(&Request {
         direction: Direction::Download,
         streams: 2,
         omit: Span::from_millis(300),
@@ -50,17 +50,17 @@ fn what_is_asked_for_is_sent_in_the_order_of_iperf3() {
 #[test]
 fn a_wish_for_copies_and_single_datagrams_reaches_a_fullpipe_server() {
     let asked = Request { rx_copy: true, no_gso: true, ..Request::default() };
-    let json = json_of(&Parameters::from_request(&asked).unwrap().with_request(&asked));
+    let json = json_of(&TestParameters::from_request(&asked).unwrap().with_request(&asked));
     assert_eq!(accepted(&json), asked);
 }
 
 #[test]
 fn a_part_of_a_second_is_omitted_by_both_ends() {
     let asked = Request { omit: Span::from_millis(300), ..Request::default() };
-    let parameters = Parameters::from_request(&asked).unwrap().with_request(&asked);
+    let parameters = TestParameters::from_request(&asked).unwrap().with_request(&asked);
     assert_eq!(accepted(&json_of(&parameters)).omit, asked.omit);
     let other = Request { omit: Span::from_secs(9), ..asked };
-    let contradicts = Parameters { request: Some(Box::new(other)), ..parameters };
+    let contradicts = TestParameters { request: Some(Box::new(other)), ..parameters };
     assert_eq!(accepted(&json_of(&contradicts)).omit, Span::from_secs(1), "iperf3's key decides");
 }
 
@@ -171,7 +171,7 @@ fn the_ends_of_each_range_are_accepted() {
 
 #[test]
 fn a_refusal_names_what_was_asked_and_what_is_possible() {
-    let refusal = Parameters::decode(br#"{"parallel":500}"#).unwrap().to_request().unwrap_err();
+    let refusal = TestParameters::decode_json(br#"{"parallel":500}"#).unwrap().to_request().unwrap_err();
     assert_eq!(refusal.to_string(), "500 parallel streams asked for; 1 to 128 are possible");
 }
 
@@ -191,16 +191,16 @@ fn requests_that_the_protocol_cannot_carry_are_refused_before_sending() {
         (Request { burst: Some(1001), ..default() }, 15),
         (Request { rate: Some(BitRate::from_bps(0)), extra_data: Some("x".repeat(8192)), ..default() }, 113),
     ] {
-        assert_eq!(Parameters::from_request(&request).unwrap_err().number.get(), number, "{request:?}");
+        assert_eq!(TestParameters::from_request(&request).unwrap_err().number.get(), number, "{request:?}");
     }
 }
 
 #[test]
 fn only_fullpipe_since_version_2_proves_keys() {
-    let sent = Parameters::from_request(&Request::default()).unwrap();
-    assert!(Parameters::decode(&sent.encode()[4..]).unwrap().proves_keys());
+    let sent = TestParameters::from_request(&Request::default()).unwrap();
+    assert!(TestParameters::decode_json(&sent.encode_message()[4..]).unwrap().proves_keys());
     for (json, speaks_fullpipe) in [("{}", false), (r#"{"x_fullpipe":{"version":1,"key":{"time":1}}}"#, true)] {
-        let received = Parameters::decode(json.as_bytes()).unwrap();
+        let received = TestParameters::decode_json(json.as_bytes()).unwrap();
         assert_eq!((received.proves_keys(), received.speaks_fullpipe()), (false, speaks_fullpipe), "{json}");
     }
 }
@@ -210,18 +210,18 @@ fn settings_go_with_our_extension_where_there_is_room() {
     let settings = fullpipe_record::HostSettings::of_linux_6_18();
     let stated = |extra_data: usize| {
         let request = Request { extra_data: Some("e".repeat(extra_data)), ..Request::default() };
-        let sent = Parameters::from_request(&request).unwrap().with_settings(settings.clone());
-        let message = sent.encode();
+        let sent = TestParameters::from_request(&request).unwrap().with_settings(settings.clone());
+        let message = sent.encode_message();
         assert!(message.len() <= PREFIX + MAX_PARAMETERS);
-        let received = Parameters::decode(&message[PREFIX..]).unwrap();
+        let received = TestParameters::decode_json(&message[PREFIX..]).unwrap();
         assert_eq!(received, sent);
-        received.settings().cloned()
+        received.host_settings().cloned()
     };
     assert_eq!((stated(1), stated(7_900)), (Some(settings.clone()), None));
     for malformed in ["7", "{}", r#"{"kernel":"6.18"}"#, "null"] {
         let json = format!(r#"{{"x_fullpipe":{{"version":1,"settings":{malformed}}}}}"#);
-        let received = Parameters::decode(json.as_bytes()).unwrap();
-        assert_eq!((received.settings(), received.speaks_fullpipe()), (None, true), "{json}");
+        let received = TestParameters::decode_json(json.as_bytes()).unwrap();
+        assert_eq!((received.host_settings(), received.speaks_fullpipe()), (None, true), "{json}");
     }
 }
 
@@ -236,7 +236,7 @@ fn only_a_well_formed_extension_counts() {
         (r#"{"x_fullpipe":null}"#, false),
         ("{}", false),
     ] {
-        assert_eq!(Parameters::decode(json.as_bytes()).unwrap().speaks_fullpipe(), speaks, "{json}");
+        assert_eq!(TestParameters::decode_json(json.as_bytes()).unwrap().speaks_fullpipe(), speaks, "{json}");
     }
 }
 
@@ -261,18 +261,18 @@ fn a_datagram_test_is_sent_with_the_keys_of_iperf3() {
         r#""bandwidth":1000000,"fqrate":2000000,"pacing_timer":1000,"burst":10,"TOS":184,"title":"x","#,
         r#""extra_data":"y","udp_counters_64bit":1,"dont_fragment":1,"client_version""#
     );
-    let json = json_of(&Parameters::from_request(&request).unwrap());
+    let json = json_of(&TestParameters::from_request(&request).unwrap());
     assert!(json.starts_with(keys), "{json}");
 }
 
 #[test]
 fn each_end_is_reported_of_its_own_processor() {
     let request = Request { processor: Some(1), far_processor: Some(3), ..Request::default() };
-    let sent = Parameters::from_request(&request).unwrap();
+    let sent = TestParameters::from_request(&request).unwrap();
     assert!(json_of(&sent).contains("\"server_affinity\":3"));
-    let asked = Parameters::decode(&sent.encode()[4..]).unwrap().to_request().unwrap();
+    let asked = TestParameters::decode_json(&sent.encode_message()[4..]).unwrap().to_request().unwrap();
     assert_eq!((asked.processor, asked.far_processor), (Some(3), None));
-    let nonsense = Parameters::decode(br#"{"server_affinity":-1}"#).unwrap().to_request().unwrap();
+    let nonsense = TestParameters::decode_json(br#"{"server_affinity":-1}"#).unwrap().to_request().unwrap();
     assert_eq!(nonsense.processor, None);
 }
 
@@ -280,7 +280,7 @@ fn each_end_is_reported_of_its_own_processor() {
 fn offload_is_asked_for_as_3_21_does() {
     let request =
         Request { transport: Transport::Udp, block: ByteCount::new(1448), offload: true, ..Request::default() };
-    let json = json_of(&Parameters::from_request(&request).unwrap());
+    let json = json_of(&TestParameters::from_request(&request).unwrap());
     let keys = r#""gso":1,"gso_dg_size":1448,"gso_bf_size":65160,"gro":1,"gro_bf_size":65507,"#;
     assert!(json.contains(keys), "{json}");
 }
@@ -295,7 +295,7 @@ fn booleans_are_true_and_numbers_are_numbers() {
         direction: Direction::Download,
         ..Request::default()
     };
-    let json = json_of(&Parameters::from_request(&request).unwrap().with_server_output());
+    let json = json_of(&TestParameters::from_request(&request).unwrap().with_server_output());
     let keys: serde_json::Value = serde_json::from_str(&json).unwrap();
     for (key, value) in keys.as_object().unwrap() {
         let is_boolean = ["tcp", "nodelay", "reverse", "mptcp"].contains(&key.as_str());
@@ -309,16 +309,16 @@ fn booleans_are_true_and_numbers_are_numbers() {
 
 #[test]
 fn block_zero_is_the_usual_one_for_tcp() {
-    let parameters = Parameters::from_request(&Request { block: ByteCount::ZERO, ..Request::default() }).unwrap();
+    let parameters = TestParameters::from_request(&Request { block: ByteCount::ZERO, ..Request::default() }).unwrap();
     assert_eq!(parameters.to_request().unwrap().block, ByteCount::from_kib(128));
 }
 
 #[test]
 fn output_and_token_reach_the_server() {
-    let parameters = Parameters::from_request(&Request::default()).unwrap();
+    let parameters = TestParameters::from_request(&Request::default()).unwrap();
     assert!(!parameters.wants_server_output() && parameters.auth_token().is_none());
     let sent = parameters.with_server_output().with_auth_token("c2VjcmV0".to_owned()).unwrap();
-    let received = Parameters::decode(&sent.encode()[4..]).unwrap();
+    let received = TestParameters::decode_json(&sent.encode_message()[4..]).unwrap();
     assert_eq!(received, sent);
     assert_eq!((received.wants_server_output(), received.auth_token()), (true, Some("c2VjcmV0")));
     assert_eq!(sent.with_auth_token("x".repeat(8192)).unwrap_err().number, ErrorNumber::SEND_PARAMETERS);
@@ -394,17 +394,17 @@ prop_compose! {
 proptest! {
     #[test]
     fn a_request_arrives_as_it_was_sent(request in any_request()) {
-        let sent = Parameters::from_request(&request).unwrap();
-        let bytes = sent.encode();
+        let sent = TestParameters::from_request(&request).unwrap();
+        let bytes = sent.encode_message();
         prop_assert!(bytes.len() <= 8192);
-        let received = Parameters::decode(&bytes[4..]).unwrap();
+        let received = TestParameters::decode_json(&bytes[4..]).unwrap();
         prop_assert_eq!(&received, &sent);
         prop_assert_eq!(received.to_request().unwrap(), request);
     }
 
     #[test]
     fn any_bytes_are_parameters_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Parameters::decode(&bytes);
+        let _ = TestParameters::decode_json(&bytes);
     }
 
     #[test]
@@ -414,7 +414,7 @@ proptest! {
             "TOS",
         ];
         let members: Vec<String> = keys.iter().zip(numbers).map(|(key, n)| format!("\"{key}\":{n}")).collect();
-        let parameters = Parameters::decode(format!("{{{}}}", members.join(",")).as_bytes()).unwrap();
+        let parameters = TestParameters::decode_json(format!("{{{}}}", members.join(",")).as_bytes()).unwrap();
         let _ = parameters.to_request();
     }
 }
@@ -422,8 +422,8 @@ proptest! {
 #[test]
 fn the_whole_request_travels_for_fullpipe_servers_and_says_nothing_that_iperf3s_keys_say() {
     let request = Request { streams: 4, title: Some("night".to_owned()), near_device: true, ..Request::default() };
-    let sent = Parameters::from_request(&request).unwrap().with_request(&Request { streams: 9, ..request.clone() });
-    let received = Parameters::decode(&sent.encode()[PREFIX..]).unwrap();
+    let sent = TestParameters::from_request(&request).unwrap().with_request(&Request { streams: 9, ..request.clone() });
+    let received = TestParameters::decode_json(&sent.encode_message()[PREFIX..]).unwrap();
     assert_eq!(received.request.as_ref().map(|request| (request.streams, request.title.clone())), Some((9, None)));
     let judged = received.to_request().unwrap();
     assert_eq!((judged.streams, judged.near_device, judged.title), (4, false, request.title));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use crate::burst::{Burst, fast_ethernet};
-use fullpipe_link::Direction;
+use fullpipe_link::LinkDirection;
 use fullpipe_record::{Codel, Effects, PathDirection, Queueing};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 
@@ -16,7 +16,7 @@ const LASTS: Span = Span::from_secs(60);
 /// A sender of full packets that knows of each arrival an RTT's half later. It doubles its window each RTT until the
 /// first loss, then adds a packet each RTT, and halves it at most once a window. What is lost is not sent again.
 struct Sender {
-    link: Direction<Burst>,
+    link: LinkDirection<Burst>,
     /// When each acknowledgement comes, and of which packet.
     acknowledgements: VecDeque<(Time, u64)>,
     window: f64,
@@ -34,7 +34,7 @@ impl Sender {
     /// Runs the sender over `path` and returns what arrived.
     fn run(path: &PathDirection) -> Row {
         let mut sender = Self {
-            link: Direction::new(path, 1),
+            link: LinkDirection::new(path, 1),
             acknowledgements: VecDeque::new(),
             window: 10.0,
             slow_start: true,
@@ -50,9 +50,9 @@ impl Sender {
             let events = [sender.link.next_deadline(), acknowledged, Some(sender.gives_up)];
             now = events.into_iter().flatten().min().unwrap();
         }
-        let counters = sender.link.counters(now);
+        let counters = sender.link.counters_at(now);
         Row {
-            rate: BitRate::of(counters.delivered.segments.of_size(ByteCount::new(1500)), LASTS),
+            rate: BitRate::from_bytes_in(counters.delivered.segments.of_size(ByteCount::new(1500)), LASTS),
             lost: counters.lost.segments.get(),
             dropped: (counters.overflowed.segments + counters.aqm_dropped.segments).get(),
             backlog: counters.max_backlog,
@@ -60,7 +60,7 @@ impl Sender {
     }
 
     fn act(&mut self, now: Time) {
-        while let Some(delivery) = self.link.pop(now) {
+        while let Some(delivery) = self.link.pop_arrived(now) {
             self.acknowledgements.push_back((delivery.due + RTT / 2, delivery.train.first));
         }
         while let Some((_, number)) = self.acknowledgements.pop_front_if(|(time, _)| *time <= now) {
@@ -71,7 +71,7 @@ impl Sender {
             self.gives_up = now + RTT * 20;
         }
         while self.next - self.expected < self.window as u64 {
-            self.link.offer(now, Burst::packet(self.next, 1500));
+            self.link.offer_train(now, Burst::packet(self.next, 1500));
             self.next += 1;
         }
     }
@@ -101,7 +101,7 @@ fn path(loss: &str, bdps: f64, queueing: Queueing) -> PathDirection {
     let bdp = plain.rate.map(|rate| rate.bytes_in(RTT));
     PathDirection {
         delay: RTT / 2,
-        queue: bdp.map(|bdp| bdp.scaled(bdps)),
+        queue: bdp.map(|bdp| bdp.scale_by(bdps)),
         loss: loss.parse().ok(),
         effects: Effects { queueing, ..Effects::default() },
         ..plain

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fullpipe_link::{Delivery, Direction, Edited, Train};
+use fullpipe_link::{ArrivedTrain, EditEffect, LinkDirection, Train};
 use fullpipe_record::{Edit, Effects, Encapsulation, Framing, IpVersion, PathDirection};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
@@ -68,7 +68,7 @@ impl Burst {
 }
 
 impl Train for Burst {
-    fn segments(&self) -> SegCount {
+    fn segment_count(&self) -> SegCount {
         SegCount::new(self.packets)
     }
 
@@ -88,7 +88,7 @@ impl Train for Burst {
         rest
     }
 
-    fn flow(&self) -> u64 {
+    fn flow_hash(&self) -> u64 {
         self.flow
     }
 
@@ -100,19 +100,19 @@ impl Train for Burst {
         capable
     }
 
-    fn corrupt(&mut self, _: u64) {
+    fn corrupt_bit(&mut self, _: u64) {
         assert_eq!(self.packets, 1);
         self.corrupt = true;
     }
 
-    fn apply(&mut self, edit: &Edit) -> Edited {
+    fn apply_edit(&mut self, edit: &Edit) -> EditEffect {
         self.edits.push(*edit);
         match edit {
-            Edit::Router(_) if self.hops == 1 => return Edited::Stopped,
+            Edit::Router(_) if self.hops == 1 => return EditEffect::Stopped,
             Edit::Router(_) => self.hops -= 1,
             _ => {}
         }
-        Edited::Changed
+        EditEffect::Changed
     }
 
     fn time_exceeded(&self, by: IpAddr) -> Option<Self> {
@@ -141,8 +141,8 @@ pub(crate) fn fast_ethernet() -> PathDirection {
 }
 
 /// Everything that is still to come out, in order.
-pub(crate) fn drain(link: &mut Direction<Burst>) -> Vec<Delivery<Burst>> {
-    std::iter::from_fn(|| link.pop(at(u64::MAX))).collect()
+pub(crate) fn drain(link: &mut LinkDirection<Burst>) -> Vec<ArrivedTrain<Burst>> {
+    std::iter::from_fn(|| link.pop_arrived(at(u64::MAX))).collect()
 }
 
 pub(crate) const fn at(nanos: u64) -> Time {

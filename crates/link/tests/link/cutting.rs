@@ -1,7 +1,7 @@
 //! The cut of the hosts' trains.
 
 use crate::burst::{Burst, at, fast_ethernet};
-use fullpipe_link::{Direction, cut_train, packets_within, take_first};
+use fullpipe_link::{LinkDirection, cut_train, packets_within, take_first};
 use fullpipe_record::{Effects, Opportunities, PathChange, PathDirection, PathStep};
 use fullpipe_units::{BitRate, SegCount, Span};
 
@@ -17,18 +17,18 @@ fn path(rate: Option<u64>, later: &[u64]) -> PathDirection {
 }
 
 /// Packets of the trains that a train of 200 becomes.
-fn lengths(link: &Direction<Burst>) -> Vec<u64> {
-    link.cut(Burst::train(0, 200, 1500, 700)).map(|train| train.packets).collect()
+fn lengths(link: &LinkDirection<Burst>) -> Vec<u64> {
+    link.cut_train(Burst::train(0, 200, 1500, 700)).map(|train| train.packets).collect()
 }
 
 fn longest(path: &PathDirection) -> u64 {
-    lengths(&Direction::new(path, 0))[0]
+    lengths(&LinkDirection::new(path, 0))[0]
 }
 
 #[test]
 fn the_longest_train_lasts_a_tenth_of_a_millisecond() {
     assert_eq!([100, 1000, 10_000].map(|rate| longest(&path(Some(rate), &[]))), [1, 8, 81]);
-    assert_eq!(lengths(&Direction::new(&path(Some(10_000), &[]), 0)), [81, 81, 38]);
+    assert_eq!(lengths(&LinkDirection::new(&path(Some(10_000), &[]), 0)), [81, 81, 38]);
     assert_eq!(longest(&path(None, &[])), 200);
 }
 
@@ -43,10 +43,10 @@ fn a_path_that_becomes_slower_carries_shorter_trains_from_the_first() {
 
 #[test]
 fn a_change_that_nobody_planned_counts_from_then_on() {
-    let mut link = Direction::new(&path(Some(1000), &[]), 0);
-    link.change(at(5), &change(10_000));
+    let mut link = LinkDirection::new(&path(Some(1000), &[]), 0);
+    link.change_path(at(5), &change(10_000));
     assert_eq!(lengths(&link)[0], 81);
-    link.change(at(6), &PathChange { delay: Some(Span::ZERO), ..PathChange::default() });
+    link.change_path(at(6), &PathChange { delay: Some(Span::ZERO), ..PathChange::default() });
     assert_eq!(lengths(&link)[0], 81);
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::burst::{Burst, Ecn, at, drain, fast_ethernet};
-use fullpipe_link::{Counters, Delivery, Direction};
+use fullpipe_link::{ArrivedTrain, DirectionCounters, LinkDirection};
 use fullpipe_record::{
     Distribution, Edit, Effects, Jitter, LossPattern, NarrowLink, Opportunities, PathChange, PathDirection, PathStep,
     Policer, Queueing, Reordering, TooBig,
@@ -17,16 +17,16 @@ fn path(effects: Effects) -> PathDirection {
 }
 
 /// Offers `packets` full packets, one every `gap` nanoseconds, and takes out all that arrives.
-fn run(path: &PathDirection, packets: u64, gap: u64) -> (Vec<Delivery<Burst>>, Counters) {
-    let mut link = Direction::new(path, 7);
+fn run(path: &PathDirection, packets: u64, gap: u64) -> (Vec<ArrivedTrain<Burst>>, DirectionCounters) {
+    let mut link = LinkDirection::new(path, 7);
     for number in 0..packets {
-        link.offer(at(number * gap), Burst::packet(number, 1500));
+        link.offer_train(at(number * gap), Burst::packet(number, 1500));
     }
     let deliveries = drain(&mut link);
-    (deliveries, link.counters(at(u64::MAX)))
+    (deliveries, link.counters_at(at(u64::MAX)))
 }
 
-fn numbers(deliveries: &[Delivery<Burst>]) -> Vec<u64> {
+fn numbers(deliveries: &[ArrivedTrain<Burst>]) -> Vec<u64> {
     deliveries.iter().flat_map(|delivery| delivery.train.numbers()).collect()
 }
 
@@ -48,15 +48,15 @@ fn listed_packets_are_lost_and_no_others() {
 #[test]
 fn listed_data_packets_are_those_of_the_connection_with_most_of_them() {
     let losses = Some(LossPattern::ListedData(vec![3, 4, 12]));
-    let mut link = Direction::new(&path(Effects { losses, ..Effects::default() }), 7);
+    let mut link = LinkDirection::new(&path(Effects { losses, ..Effects::default() }), 7);
     let (control, data) = (1, 2);
-    link.offer(at(0), Burst::packet(100, 1349).of_flow(data));
-    link.offer(at(0), Burst::train(200, 2, 1500, 1500).of_flow(control));
-    link.offer(at(0), Burst::train(0, 6, 1500, 1349).of_flow(data));
-    link.offer(at(0), Burst::train(202, 5, 1500, 1500).of_flow(control));
-    link.offer(at(0), Burst::train(6, 9, 1500, 1350).of_flow(data));
-    link.offer(at(0), Burst::train(300, 40, 1349, 1349).of_flow(3));
-    link.offer(at(0), Burst::train(207, 20, 1500, 1500).of_flow(control));
+    link.offer_train(at(0), Burst::packet(100, 1349).of_flow(data));
+    link.offer_train(at(0), Burst::train(200, 2, 1500, 1500).of_flow(control));
+    link.offer_train(at(0), Burst::train(0, 6, 1500, 1349).of_flow(data));
+    link.offer_train(at(0), Burst::train(202, 5, 1500, 1500).of_flow(control));
+    link.offer_train(at(0), Burst::train(6, 9, 1500, 1350).of_flow(data));
+    link.offer_train(at(0), Burst::train(300, 40, 1349, 1349).of_flow(3));
+    link.offer_train(at(0), Burst::train(207, 20, 1500, 1500).of_flow(control));
     let mut arrived = numbers(&drain(&mut link));
     arrived.sort_unstable();
     let lost: Vec<_> = (0..15).chain(200..227).filter(|number| !arrived.contains(number)).collect();
@@ -104,7 +104,7 @@ fn jitter_keeps_the_order_or_does_not() {
         let delay = Span::from_millis(10);
         let path = PathDirection { delay, ..path(Effects { jitter, ..Effects::default() }) };
         let (deliveries, counters) = run(&path, 50_000, FRAME_NANOS);
-        let extra = |d: &Delivery<Burst>| d.due.since(at((d.train.first + 1) * FRAME_NANOS) + delay);
+        let extra = |d: &ArrivedTrain<Burst>| d.due.duration_since(at((d.train.first + 1) * FRAME_NANOS) + delay);
         assert!(deliveries.iter().all(|d| d.due >= at((d.train.first + 1) * FRAME_NANOS) + delay));
         assert!(deliveries.iter().map(extra).all(|extra| extra <= Span::from_millis(2)));
         assert_eq!(numbers(&deliveries).is_sorted(), !reorders);
@@ -133,8 +133,8 @@ fn a_policer_passes_its_rate_and_its_burst() {
 #[test]
 fn of_a_train_a_policer_passes_what_it_would_pass_one_by_one() {
     let policer = Some(Policer { rate: BitRate::from_mbps(20), burst: ByteCount::new(3 * 1538 + 400) });
-    let mut link = Direction::new(&path(Effects { policer, ..Effects::default() }), 1);
-    let outcome = link.offer(at(0), Burst::train(0, 6, 1500, 200));
+    let mut link = LinkDirection::new(&path(Effects { policer, ..Effects::default() }), 1);
+    let outcome = link.offer_train(at(0), Burst::train(0, 6, 1500, 200));
     assert_eq!((outcome.accepted.get(), outcome.policed.get()), (4, 2));
     assert_eq!(numbers(&drain(&mut link)), [0, 1, 2, 5]);
 }
@@ -143,12 +143,12 @@ fn of_a_train_a_policer_passes_what_it_would_pass_one_by_one() {
 fn a_packet_too_big_is_answered_or_swallowed() {
     for too_big in [TooBig::Answered, TooBig::Swallowed] {
         let narrow = Some(NarrowLink { mtu: ByteCount::new(1400), too_big });
-        let mut link = Direction::new(&path(Effects { narrow, ..Effects::default() }), 1);
-        let outcome = link.offer(at(0), Burst::train(0, 4, 1500, 1400));
+        let mut link = LinkDirection::new(&path(Effects { narrow, ..Effects::default() }), 1);
+        let outcome = link.offer_train(at(0), Burst::train(0, 4, 1500, 1400));
         assert_eq!((outcome.accepted.get(), outcome.too_big.get()), (1, 3));
         let stated = outcome.reply.map(|reply| (reply.first, reply.answers));
         assert_eq!(stated, (too_big == TooBig::Answered).then_some((0, Some(1400))));
-        assert_eq!(link.offer(at(0), Burst::packet(4, 1400)).reply, None);
+        assert_eq!(link.offer_train(at(0), Burst::packet(4, 1400)).reply, None);
         assert_eq!(numbers(&drain(&mut link)), [3, 4]);
     }
 }
@@ -165,14 +165,14 @@ fn a_packet_without_hops_ends_at_its_router_as_it_is_there() {
     let [near, far] = [IpAddr::from([198, 18, 1, 1]), IpAddr::from([198, 18, 1, 2])];
     let edits = vec![Edit::Router(near), Edit::StripSack, Edit::Router(far)];
     let path = path(Effects { edits: edits.clone(), ..Effects::default() });
-    let mut link = Direction::new(&path, 1);
+    let mut link = LinkDirection::new(&path, 1);
     for (hops, expired_at, edits) in [(1, near, &edits[..1]), (2, far, &edits)] {
-        let outcome = link.offer(at(0), Burst { hops, ..Burst::train(0, 3, 1500, 400) });
+        let outcome = link.offer_train(at(0), Burst { hops, ..Burst::train(0, 3, 1500, 400) });
         assert_eq!((outcome.accepted.get(), outcome.expired.get()), (0, 3));
         let reply = outcome.reply.unwrap();
         assert_eq!((reply.expired_at, reply.edits.as_slice()), (Some(expired_at), edits));
     }
-    assert_eq!(link.offer(at(0), Burst { hops: 3, ..Burst::packet(6, 1500) }).reply, None);
+    assert_eq!(link.offer_train(at(0), Burst { hops: 3, ..Burst::packet(6, 1500) }).reply, None);
     let deliveries = drain(&mut link);
     assert_eq!((numbers(&deliveries), deliveries[0].train.hops), (vec![6], 1));
 }
@@ -180,28 +180,28 @@ fn a_packet_without_hops_ends_at_its_router_as_it_is_there() {
 #[test]
 fn a_queue_of_packets_counts_packets() {
     let effects = Effects { queue_packets: Some(SegCount::new(3)), ..Effects::default() };
-    let mut link = Direction::new(&path(effects), 1);
-    let outcome = link.offer(at(0), Burst::train(0, 5, 1500, 40));
+    let mut link = LinkDirection::new(&path(effects), 1);
+    let outcome = link.offer_train(at(0), Burst::train(0, 5, 1500, 40));
     assert_eq!((outcome.accepted.get(), outcome.overflowed.get()), (3, 2));
-    assert_eq!(link.offer(at(FRAME_NANOS), Burst::packet(5, 40)).accepted.get(), 1);
-    assert_eq!(link.offer(at(FRAME_NANOS), Burst::packet(6, 40)).accepted.get(), 0);
+    assert_eq!(link.offer_train(at(FRAME_NANOS), Burst::packet(5, 40)).accepted.get(), 1);
+    assert_eq!(link.offer_train(at(FRAME_NANOS), Burst::packet(6, 40)).accepted.get(), 0);
 }
 
 /// DCTCP's rule for a switch (RFC 8257, 3.1): a packet is marked if, when it comes, more than K bytes wait.
 #[test]
 fn a_threshold_marks_what_finds_more_than_it_waiting() {
     let queueing = Queueing::Threshold(ByteCount::new(3 * 1538));
-    let mut link = Direction::new(&path(Effects { queueing, ..Effects::default() }), 1);
-    link.offer(at(0), Burst::train(0, 6, 1500, 1500).of_flow(1));
+    let mut link = LinkDirection::new(&path(Effects { queueing, ..Effects::default() }), 1);
+    link.offer_train(at(0), Burst::train(0, 6, 1500, 1500).of_flow(1));
     // One has been sent: three or more wait.
-    link.offer(at(FRAME_NANOS), Burst::packet(6, 1500).of_flow(1));
-    link.offer(at(4 * FRAME_NANOS), Burst::packet(7, 1500).of_flow(1));
-    link.offer(at(4 * FRAME_NANOS), Burst::train(8, 2, 1500, 1500));
+    link.offer_train(at(FRAME_NANOS), Burst::packet(6, 1500).of_flow(1));
+    link.offer_train(at(4 * FRAME_NANOS), Burst::packet(7, 1500).of_flow(1));
+    link.offer_train(at(4 * FRAME_NANOS), Burst::train(8, 2, 1500, 1500));
     let deliveries = drain(&mut link);
     let marked: Vec<_> = deliveries.iter().filter(|d| d.train.ecn == Ecn::Marked).cloned().collect();
     assert_eq!(numbers(&marked), [4, 5, 6]);
     assert_eq!(numbers(&deliveries), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    assert_eq!(link.counters(at(u64::MAX)).marked.get(), 3, "those without ECN are not");
+    assert_eq!(link.counters_at(at(u64::MAX)).marked.get(), 3, "those without ECN are not");
 }
 
 /// Mahimahi's 12 Mbit/s: one packet of 1504 bytes a millisecond.
@@ -212,9 +212,9 @@ fn a_trace_lets_packets_leave_at_its_moments() {
         ..path(Effects { opportunities: Some(Opportunities { millis }), ..Effects::default() })
     };
     let leave = |millis, sizes: &[u64], came| {
-        let mut link = Direction::new(&path(millis), 1);
+        let mut link = LinkDirection::new(&path(millis), 1);
         for size in sizes {
-            link.offer(at(came), Burst::packet(0, *size));
+            link.offer_train(at(came), Burst::packet(0, *size));
         }
         drain(&mut link).iter().map(|delivery| delivery.due.as_nanos() / 1_000_000).collect::<Vec<_>>()
     };
@@ -247,14 +247,14 @@ fn a_rate_changes_in_the_middle_of_a_packet() {
 /// A shorter delay lets nothing pass: what was sent before keeps its place.
 #[test]
 fn delay_and_loss_change() {
-    let mut link = Direction::new(&PathDirection { delay: Span::from_millis(50), ..fast_ethernet() }, 1);
-    link.offer(at(0), Burst::packet(0, 1500));
+    let mut link = LinkDirection::new(&PathDirection { delay: Span::from_millis(50), ..fast_ethernet() }, 1);
+    link.offer_train(at(0), Burst::packet(0, 1500));
     let soon = PathChange { delay: Some(Span::from_millis(1)), ..PathChange::default() };
-    link.change(at(FRAME_NANOS), &soon);
-    link.offer(at(FRAME_NANOS), Burst::packet(1, 1500));
-    link.offer(at(100_000_000), Burst::packet(2, 1500));
-    link.change(at(200_000_000), &PathChange { loss: Some(Ratio::ONE), ..PathChange::default() });
-    assert_eq!(link.offer(at(200_000_000), Burst::packet(3, 1500)).lost, SegCount::new(1));
+    link.change_path(at(FRAME_NANOS), &soon);
+    link.offer_train(at(FRAME_NANOS), Burst::packet(1, 1500));
+    link.offer_train(at(100_000_000), Burst::packet(2, 1500));
+    link.change_path(at(200_000_000), &PathChange { loss: Some(Ratio::ONE), ..PathChange::default() });
+    assert_eq!(link.offer_train(at(200_000_000), Burst::packet(3, 1500)).lost, SegCount::new(1));
     let due: Vec<_> = drain(&mut link).iter().map(|d| d.due.as_nanos()).collect();
     assert_eq!(due, [50_000_000 + FRAME_NANOS, 50_000_000 + FRAME_NANOS, 101_000_000 + FRAME_NANOS]);
 }

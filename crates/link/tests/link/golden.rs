@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::burst::{Burst, at, drain, fast_ethernet};
-use fullpipe_link::Direction;
+use fullpipe_link::LinkDirection;
 use fullpipe_record::PathDirection;
 use fullpipe_units::{ByteCount, Ratio, Span, Time};
 
@@ -18,14 +18,14 @@ fn row(loss: &str, queue: u64) -> String {
         loss: loss.parse().ok(),
         ..fast_ethernet()
     };
-    let mut link = Direction::new(&path, 1);
+    let mut link = LinkDirection::new(&path, 1);
     for burst in 0..BURSTS {
         for number in 0..100 {
-            link.offer(at(burst * 12_000_000), Burst::packet(burst * 100 + number, 1500));
+            link.offer_train(at(burst * 12_000_000), Burst::packet(burst * 100 + number, 1500));
         }
     }
     let last = drain(&mut link).last().map_or(Time::ZERO, |delivery| delivery.due);
-    let counters = link.counters(at(u64::MAX));
+    let counters = link.counters_at(at(u64::MAX));
     format!(
         "{loss:>6} {queue:>8} {:>10} {:>7} {:>11} {:>14} {:>12}",
         counters.delivered.segments,

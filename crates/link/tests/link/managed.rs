@@ -1,7 +1,7 @@
 //! Queues under management: CoDel against a transcript of its RFC, FQ-CoDel against its promises.
 
 use crate::burst::{Burst, Ecn, at, drain, fast_ethernet};
-use fullpipe_link::{Delivery, Direction};
+use fullpipe_link::{ArrivedTrain, LinkDirection};
 use fullpipe_record::{Codel, Effects, PathDirection, Queueing};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use proptest::prelude::*;
@@ -110,7 +110,7 @@ impl Transcript {
     }
 }
 
-fn departures(deliveries: &[Delivery<Burst>]) -> Vec<(u64, u64)> {
+fn departures(deliveries: &[ArrivedTrain<Burst>]) -> Vec<(u64, u64)> {
     deliveries.iter().map(|delivery| (delivery.train.first, delivery.due.as_nanos())).collect()
 }
 
@@ -125,9 +125,9 @@ proptest! {
         let gaps = phases.iter().flat_map(|(gap, count)| std::iter::repeat_n(*gap, *count));
         // An odd step, so that no packet comes at the moment at which another leaves.
         let arrivals: Vec<u64> = gaps.scan(0, |time, gap| { *time += gap | 1; Some(*time) }).collect();
-        let mut link = Direction::new(&path(Queueing::Codel(Codel::default())), 1);
+        let mut link = LinkDirection::new(&path(Queueing::Codel(Codel::default())), 1);
         for (number, came) in (0..).zip(&arrivals) {
-            link.offer(at(*came), Burst::packet(number, 1500));
+            link.offer_train(at(*came), Burst::packet(number, 1500));
         }
         prop_assert_eq!(departures(&drain(&mut link)), Transcript::run(arrivals));
     }
@@ -137,12 +137,12 @@ proptest! {
 /// interval ÷ √i later (RFC 8289, 5.3).
 #[test]
 fn codel_drops_by_its_control_law() {
-    let mut link = Direction::new(&path(Queueing::Codel(Codel::default())), 1);
+    let mut link = LinkDirection::new(&path(Queueing::Codel(Codel::default())), 1);
     for number in 0..20_000 {
-        link.offer(at(number * FRAME_NANOS / 2), Burst::packet(number, 1500));
+        link.offer_train(at(number * FRAME_NANOS / 2), Burst::packet(number, 1500));
     }
     // By the end of the load, 1.23 s, dropping has lasted 1.12 s: Σ 100 ms ÷ √i ≈ 200 ms × √k, so about 36 drops.
-    let by_the_end = link.counters(at(20_000 * FRAME_NANOS / 2)).aqm_dropped.segments.get();
+    let by_the_end = link.counters_at(at(20_000 * FRAME_NANOS / 2)).aqm_dropped.segments.get();
     assert!((30..=40).contains(&by_the_end), "{by_the_end} drops");
 }
 
@@ -150,14 +150,14 @@ fn codel_drops_by_its_control_law() {
 #[test]
 fn codel_marks_where_it_may() {
     for (ecn, flow) in [(true, true), (true, false), (false, true)] {
-        let mut link = Direction::new(&path(Queueing::Codel(Codel { ecn, ..Codel::default() })), 1);
+        let mut link = LinkDirection::new(&path(Queueing::Codel(Codel { ecn, ..Codel::default() })), 1);
         for number in 0..5000 {
             let packet = Burst::packet(number, 1500);
-            link.offer(at(number * FRAME_NANOS / 2), if flow { packet.of_flow(1) } else { packet });
+            link.offer_train(at(number * FRAME_NANOS / 2), if flow { packet.of_flow(1) } else { packet });
         }
         let deliveries = drain(&mut link);
         let marked = deliveries.iter().filter(|delivery| delivery.train.ecn == Ecn::Marked).count() as u64;
-        let counters = link.counters(at(u64::MAX));
+        let counters = link.counters_at(at(u64::MAX));
         assert_eq!(counters.marked.get(), marked);
         assert_eq!((marked > 0, counters.aqm_dropped.segments > SegCount::ZERO), (ecn && flow, !(ecn && flow)));
     }
@@ -166,28 +166,28 @@ fn codel_marks_where_it_may() {
 /// Only a train that is hit is cut: of 8 packets a train, those without a mark or a drop arrive whole.
 #[test]
 fn managed_trains_stay_whole() {
-    let mut link = Direction::new(&path(Queueing::Codel(Codel::default())), 1);
+    let mut link = LinkDirection::new(&path(Queueing::Codel(Codel::default())), 1);
     for train in 0..2500 {
-        link.offer(at(train * 4 * FRAME_NANOS), Burst::train(train * 8, 8, 1500, 1500));
+        link.offer_train(at(train * 4 * FRAME_NANOS), Burst::train(train * 8, 8, 1500, 1500));
     }
     let deliveries = drain(&mut link).len() as u64;
-    let dropped = link.counters(at(u64::MAX)).aqm_dropped.segments.get();
+    let dropped = link.counters_at(at(u64::MAX)).aqm_dropped.segments.get();
     assert!(dropped > 20 && deliveries <= 2500 + dropped, "{deliveries} trains, {dropped} drops");
 }
 
 /// Two connections that ask for more than the link carries get half each, whatever they ask for, to a packet.
 #[test]
 fn fair_queues_share_the_link() {
-    let mut link = Direction::new(&path(Queueing::FqCodel(Codel::default())), 1);
+    let mut link = LinkDirection::new(&path(Queueing::FqCodel(Codel::default())), 1);
     let (mut number, mut bytes) = (0, [0_u64; 2]);
     for tick in 0..8000 {
         // Nine times the rate in trains of full packets, and 0.9 times in small ones.
         let greedy = Burst::train(number, 9, 1500, 1500).of_flow(1);
         let modest = Burst::train(number + 9, 9, 112, 112).of_flow(2);
         number += 18;
-        link.offer(at(tick * FRAME_NANOS), greedy);
-        link.offer(at(tick * FRAME_NANOS), modest);
-        while let Some(delivery) = link.pop(at(tick * FRAME_NANOS)) {
+        link.offer_train(at(tick * FRAME_NANOS), greedy);
+        link.offer_train(at(tick * FRAME_NANOS), modest);
+        while let Some(delivery) = link.pop_arrived(at(tick * FRAME_NANOS)) {
             let wire = fullpipe_link::Train::wire_bytes(&delivery.train, fullpipe_record::Framing::Ethernet);
             bytes[delivery.train.flow as usize - 1] += wire.get();
         }
@@ -201,9 +201,9 @@ fn fair_queues_share_the_link() {
 /// A connection that sends little passes those that send much (RFC 8290, 4.2: new queues go first).
 #[test]
 fn a_sparse_connection_waits_for_one_packet() {
-    let mut link = Direction::new(&path(Queueing::FqCodel(Codel::default())), 1);
-    link.offer(at(0), Burst::train(0, 200, 1500, 1500).of_flow(1));
-    link.offer(at(FRAME_NANOS / 2), Burst::packet(1000, 100).of_flow(2));
+    let mut link = LinkDirection::new(&path(Queueing::FqCodel(Codel::default())), 1);
+    link.offer_train(at(0), Burst::train(0, 200, 1500, 1500).of_flow(1));
+    link.offer_train(at(FRAME_NANOS / 2), Burst::packet(1000, 100).of_flow(2));
     let deliveries = drain(&mut link);
     let sparse = deliveries.iter().find(|delivery| delivery.train.flow == 2).unwrap();
     let own = BitRate::from_mbps(100).time_for(ByteCount::new(138));
@@ -216,17 +216,17 @@ fn a_sparse_connection_waits_for_one_packet() {
 #[test]
 fn the_fattest_queue_pays() {
     let full = PathDirection { queue: Some(ByteCount::new(20 * 1538)), ..path(Queueing::FqCodel(Codel::default())) };
-    let mut link = Direction::new(&full, 1);
-    link.offer(at(0), Burst::train(0, 30, 1500, 1500).of_flow(1));
-    let outcome = link.offer(at(1000), Burst::train(100, 3, 1500, 1500).of_flow(2));
+    let mut link = LinkDirection::new(&full, 1);
+    link.offer_train(at(0), Burst::train(0, 30, 1500, 1500).of_flow(1));
+    let outcome = link.offer_train(at(1000), Burst::train(100, 3, 1500, 1500).of_flow(2));
     assert_eq!((outcome.accepted.get(), outcome.overflowed.get()), (3, 0));
     let deliveries = drain(&mut link);
     let of = |flow| deliveries.iter().filter(|d| d.train.flow == flow).map(|d| d.train.packets).sum::<u64>();
     assert_eq!((of(1), of(2)), (17, 3));
-    let counters = link.counters(at(u64::MAX));
+    let counters = link.counters_at(at(u64::MAX));
     assert_eq!(counters.overflowed.segments, SegCount::new(13));
     assert_eq!(counters.max_backlog, ByteCount::new(20 * 1538));
     let first = deliveries.iter().find(|d| d.train.flow == 1).unwrap();
     assert_eq!((first.train.first, first.due), (0, at(FRAME_NANOS)), "what is being sent is not dropped");
-    assert!(deliveries.iter().all(|d| d.due.since(at(0)) < Span::from_millis(3)));
+    assert!(deliveries.iter().all(|d| d.due.duration_since(at(0)) < Span::from_millis(3)));
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use crate::burst::{Burst, Ecn, at, drain};
-use fullpipe_link::{Counters, Delivery, Direction, Outcome, Train};
+use fullpipe_link::{ArrivedTrain, DirectionCounters, LinkDirection, QueueOutcome, Train};
 use fullpipe_record::{
     Codel, Distribution, Edit, Effects, Encapsulation, Fate, Framing, IpVersion, Jitter, LossPattern, NarrowLink,
     Opportunities, PathChange, PathDirection, PathStep, Policer, Queueing, Reordering, TooBig,
@@ -170,16 +170,16 @@ fn singly(arrivals: &[Arrival]) -> Vec<Arrival> {
 }
 
 /// Offers everything, then takes everything.
-fn run(path: &PathDirection, seed: u64, arrivals: &[Arrival]) -> (Vec<Delivery<Burst>>, Counters) {
-    let mut link = Direction::new(path, seed);
+fn run(path: &PathDirection, seed: u64, arrivals: &[Arrival]) -> (Vec<ArrivedTrain<Burst>>, DirectionCounters) {
+    let mut link = LinkDirection::new(path, seed);
     for (time, train) in arrivals {
-        link.offer(at(*time), train.clone());
+        link.offer_train(at(*time), train.clone());
     }
     let deliveries = drain(&mut link);
-    (deliveries, link.counters(at(u64::MAX)))
+    (deliveries, link.counters_at(at(u64::MAX)))
 }
 
-fn numbers(deliveries: &[Delivery<Burst>]) -> Vec<u64> {
+fn numbers(deliveries: &[ArrivedTrain<Burst>]) -> Vec<u64> {
     deliveries.iter().flat_map(|delivery| delivery.train.numbers()).collect()
 }
 
@@ -206,7 +206,7 @@ fn by_definition(path: &PathDirection, rate: u64, arrivals: &[Arrival]) -> Vec<(
 }
 
 /// The packets of each fate by the counters.
-fn counted(counters: &Counters) -> [(Fate, SegCount); 10] {
+fn counted(counters: &DirectionCounters) -> [(Fate, SegCount); 10] {
     [
         (Fate::Lost, counters.lost.segments),
         (Fate::Expired, counters.expired.segments),
@@ -222,7 +222,7 @@ fn counted(counters: &Counters) -> [(Fate, SegCount); 10] {
 }
 
 /// All packets that a count of bytes must find again.
-fn gone(counters: &Counters) -> (SegCount, ByteCount) {
+fn gone(counters: &DirectionCounters) -> (SegCount, ByteCount) {
     let all = [
         counters.lost,
         counters.expired,
@@ -266,24 +266,24 @@ fn observed(
     polls: &[f64],
     (changes_at, change): (usize, PathChange),
 ) -> impl PartialEq + std::fmt::Debug + use<> {
-    let mut link = Direction::new(path, seed);
+    let mut link = LinkDirection::new(path, seed);
     link.keep_incidents(true);
     let (mut outcomes, mut deliveries, mut counters, mut last) = (vec![], vec![], vec![], 0);
     for (number, ((time, train), poll)) in arrivals.iter().zip(polls).enumerate() {
         let between = at(last + ((time - last) as f64 * poll) as u64);
         if number == changes_at {
-            link.change(between, &change);
+            link.change_path(between, &change);
         }
-        counters.push(link.counters(between));
-        deliveries.extend(std::iter::from_fn(|| link.pop(between)));
-        outcomes.push(link.offer(at(*time), train.clone()));
-        counters.push(link.counters(at(*time)));
+        counters.push(link.counters_at(between));
+        deliveries.extend(std::iter::from_fn(|| link.pop_arrived(between)));
+        outcomes.push(link.offer_train(at(*time), train.clone()));
+        counters.push(link.counters_at(at(*time)));
         last = *time;
     }
     deliveries.extend(drain(&mut link));
-    counters.push(link.counters(at(u64::MAX)));
+    counters.push(link.counters_at(at(u64::MAX)));
     let incidents = link.take_incidents();
-    (outcomes, deliveries, counters, incidents, link.edits().to_vec())
+    (outcomes, deliveries, counters, incidents, link.edit_counts().to_vec())
 }
 
 proptest! {
@@ -305,16 +305,16 @@ proptest! {
 
     #[test]
     fn nothing_appears_and_nothing_vanishes(path in path(), seed: u64, arrivals in arrivals()) {
-        let mut link = Direction::new(&path, seed);
+        let mut link = LinkDirection::new(&path, seed);
         for (time, train) in &arrivals {
-            let Outcome { accepted, lost, expired, too_big, policed, overflowed, reply } =
-                link.offer(at(*time), train.clone());
-            prop_assert_eq!(accepted + lost + expired + too_big + policed + overflowed, train.segments());
+            let QueueOutcome { accepted, lost, expired, too_big, policed, overflowed, reply } =
+                link.offer_train(at(*time), train.clone());
+            prop_assert_eq!(accepted + lost + expired + too_big + policed + overflowed, train.segment_count());
             let answers = path.effects.narrow.is_some_and(|narrow| narrow.too_big == TooBig::Answered);
             prop_assert_eq!(reply.is_some(), expired > SegCount::ZERO || answers && too_big > SegCount::ZERO);
         }
         let deliveries = drain(&mut link);
-        let counters = link.counters(at(u64::MAX));
+        let counters = link.counters_at(at(u64::MAX));
         let came: ByteCount = arrivals.iter().map(|(_, train)| train.wire_bytes(path.framing)).sum();
         prop_assert_eq!(counters.offered.bytes, came);
         let (segments, bytes) = gone(&counters);
@@ -330,16 +330,16 @@ proptest! {
     /// than the longest.
     #[test]
     fn incidents_are_the_packets_of_the_counters(path in path(), seed: u64, arrivals in arrivals()) {
-        let mut link = Direction::new(&path, seed);
+        let mut link = LinkDirection::new(&path, seed);
         link.keep_incidents(true);
         for (time, train) in &arrivals {
-            link.offer(at(*time), train.clone());
+            link.offer_train(at(*time), train.clone());
         }
         let deliveries = drain(&mut link);
-        let (incidents, counters) = (link.take_incidents(), link.counters(at(u64::MAX)));
+        let (incidents, counters) = (link.take_incidents(), link.counters_at(at(u64::MAX)));
         for (fate, packets) in counted(&counters) {
             let of_fate = incidents.iter().filter(|incident| incident.fate == fate);
-            prop_assert_eq!(of_fate.map(|incident| incident.train.segments()).sum::<SegCount>(), packets);
+            prop_assert_eq!(of_fate.map(|incident| incident.train.segment_count()).sum::<SegCount>(), packets);
         }
         let dropped = incidents.iter().filter(|incident| incident.fate.is_loss());
         let arrived = numbers(&deliveries);
@@ -411,28 +411,28 @@ proptest! {
         arrivals in arrivals(),
         polls in proptest::collection::vec(0.0..1.0, 120),
     ) {
-        let mut polled = Direction::new(&path, seed);
+        let mut polled = LinkDirection::new(&path, seed);
         let mut deliveries = Vec::new();
         let mut last = 0;
         for ((time, train), poll) in arrivals.iter().zip(polls) {
             let between = at(last + ((time - last) as f64 * poll) as u64);
-            deliveries.extend(std::iter::from_fn(|| polled.pop(between)));
-            polled.counters(between);
-            polled.offer(at(*time), train.clone());
-            polled.counters(at(*time));
+            deliveries.extend(std::iter::from_fn(|| polled.pop_arrived(between)));
+            polled.counters_at(between);
+            polled.offer_train(at(*time), train.clone());
+            polled.counters_at(at(*time));
             polled.next_deadline();
             last = *time;
         }
         deliveries.extend(drain(&mut polled));
         let (unpolled, counters) = run(&path, seed, &arrivals);
         prop_assert_eq!(deliveries, unpolled);
-        prop_assert_eq!(polled.counters(at(u64::MAX)), counters);
+        prop_assert_eq!(polled.counters_at(at(u64::MAX)), counters);
     }
 
     /// A driver that sleeps until each deadline misses none.
     #[test]
     fn nothing_arrives_before_the_deadline(path in path(), seed: u64, arrivals in arrivals()) {
-        let mut link = Direction::new(&path, seed);
+        let mut link = LinkDirection::new(&path, seed);
         let mut arrivals = arrivals.iter().peekable();
         let mut now = at(0);
         loop {
@@ -441,14 +441,14 @@ proptest! {
             let Some(then) = [next, deadline].into_iter().flatten().min() else { break };
             prop_assert!(then >= now || deadline == Some(then));
             now = then.max(now);
-            while let Some(delivery) = link.pop(now) {
+            while let Some(delivery) = link.pop_arrived(now) {
                 prop_assert_eq!(delivery.due, now);
             }
             if let Some((_, train)) = arrivals.next_if(|(time, _)| at(*time) == now) {
-                link.offer(now, train.clone());
+                link.offer_train(now, train.clone());
             }
         }
-        prop_assert_eq!(link.pop(at(u64::MAX)), None);
+        prop_assert_eq!(link.pop_arrived(at(u64::MAX)), None);
     }
 
     #[test]
@@ -498,7 +498,7 @@ proptest! {
     fn no_more_waits_than_the_queue_holds(path in path(), seed: u64, arrivals in arrivals()) {
         let (_, counters) = run(&path, seed, &arrivals);
         if let Some(limit) = path.queue {
-            let largest = arrivals.iter().map(|(_, train)| train.segment_bytes() + path.framing.overhead()).max();
+            let largest = arrivals.iter().map(|(_, train)| train.segment_bytes() + path.framing.packet_overhead()).max();
             prop_assert!(counters.max_backlog <= limit.max(largest.unwrap_or_default()));
         }
     }
@@ -509,17 +509,17 @@ proptest! {
         path.effects.steps.clear();
         let mut sorted = steps.clone();
         sorted.sort_by_key(|step| step.after);
-        let mut changed = Direction::new(&path, seed);
+        let mut changed = LinkDirection::new(&path, seed);
         let mut to_come = sorted.iter().peekable();
         for (time, train) in &arrivals {
             while let Some(step) = to_come.next_if(|step| Time::ZERO + step.after <= at(*time)) {
-                changed.change(Time::ZERO + step.after, &step.change);
+                changed.change_path(Time::ZERO + step.after, &step.change);
             }
-            changed.offer(at(*time), train.clone());
+            changed.offer_train(at(*time), train.clone());
         }
-        to_come.for_each(|step| changed.change(Time::ZERO + step.after, &step.change));
+        to_come.for_each(|step| changed.change_path(Time::ZERO + step.after, &step.change));
         let deliveries = drain(&mut changed);
-        let counters = changed.counters(at(u64::MAX));
+        let counters = changed.counters_at(at(u64::MAX));
         path.effects.steps = steps;
         prop_assert_eq!((deliveries, counters), run(&path, seed, &arrivals));
     }

@@ -9,7 +9,7 @@ use fullpipe_units::ByteCount;
 /// `rmem_max` and `wmem_max` 212 992 bytes (early kernels had from 124 928 to 229 376, by the size of their
 /// structures), and 4 MiB since 6.18 (a6d4f25888b8). `tcp_adv_win_scale` is 2 before 3.4 and 1 since (b49960a05e32).
 /// The rest is as in 6.18, although before 2.6.19 another congestion control was the default.
-pub fn defaults(kernel: KernelVersion) -> HostSettings {
+pub fn default_settings(kernel: KernelVersion) -> HostSettings {
     let triple = |default, max| BufferTriple { min: ByteCount::new(4096), default: ByteCount::new(default), max };
     HostSettings {
         kernel,
@@ -49,7 +49,7 @@ mod tests {
     use fullpipe_units::Span;
 
     fn of(kernel: &str) -> HostSettings {
-        defaults(kernel.parse().unwrap())
+        default_settings(kernel.parse().unwrap())
     }
 
     #[test]
@@ -92,9 +92,9 @@ mod tests {
             ("6.16.0", 20.0, 10),
             ("6.18.0", 20.0, 10),
         ] {
-            let buffer = ReceiveBuffer::automatic(&of(kernel));
-            assert_eq!(buffer.advertised(), ByteCount::from_mib(1).scaled(mebibytes), "{kernel}");
-            assert_eq!(buffer.scale(), Some(scale), "{kernel}");
+            let buffer = ReceiveBuffer::autotuned_buffer(&of(kernel));
+            assert_eq!(buffer.max_window(), ByteCount::from_mib(1).scale_by(mebibytes), "{kernel}");
+            assert_eq!(buffer.window_shift(), Some(scale), "{kernel}");
         }
     }
 
@@ -103,8 +103,8 @@ mod tests {
         let rtt = Span::from_millis(100);
         let rates = |kernel| {
             let host = of(kernel);
-            [ReceiveBuffer::automatic(&host).advertised(), send_buffer(&host, None)]
-                .map(|window| window::rate(window, rtt).to_string())
+            [ReceiveBuffer::autotuned_buffer(&host).max_window(), send_buffer(&host, None)]
+                .map(|window| window::rate_of_window(window, rtt).to_string())
         };
         assert_eq!(rates("5.15.0"), ["251.7 Mbit/s", "335.5 Mbit/s"]);
         assert_eq!(rates("6.18.0"), ["1.678 Gbit/s", "335.5 Mbit/s"]);

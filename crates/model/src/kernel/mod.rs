@@ -12,15 +12,15 @@ mod send;
 mod share;
 mod sizing;
 
-pub use defaults::defaults;
+pub use defaults::default_settings;
 pub use receive::{
     ReceiveBuffer, first_window, largest_window, offered_at_first, request_for_window, segment_in_window,
     window_behind_handshake,
 };
 pub use request::{rmem_max, stored_rcvbuf, stored_sndbuf, wmem_max};
 pub use send::{
-    asked_in_flight, asked_rate, fill, filled_window, memory_per_segment, send_buffer, send_buffer_at,
+    asked_in_flight, asked_rate, filled_window, mean_fill, memory_per_segment, send_buffer, send_buffer_at,
     send_buffer_full_at,
 };
-pub use share::Share;
+pub use share::WindowShare;
 pub use sizing::{tcp_rmem_max_for, tcp_wmem_max_for};

@@ -1,7 +1,7 @@
 use fullpipe_record::{HostSettings, KernelVersion};
 use fullpipe_units::{ByteCount, SegCount};
 
-use super::{Share, rmem_max, stored_rcvbuf};
+use super::{WindowShare, rmem_max, stored_rcvbuf};
 
 /// The window of a first packet fills its 16 bits, and the buffer behind it is twice that (a337531b942b).
 const FIRST_WINDOW_OF_64_KIB: KernelVersion = KernelVersion::new(4, 20);
@@ -15,27 +15,27 @@ const MAX_SCALE: u8 = 14;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveBuffer {
     space: ByteCount,
-    share: Share,
+    share: WindowShare,
     scale: Option<u8>,
 }
 
 impl ReceiveBuffer {
     /// The buffer of a socket that asked for nothing: `tcp_rmem[2]` once the kernel has tuned it, or `tcp_rmem[1]`
     /// where `tcp_moderate_rcvbuf` is off, or that is the larger: a socket begins with it, and never has less.
-    pub fn automatic(settings: &HostSettings) -> Self {
+    pub fn autotuned_buffer(settings: &HostSettings) -> Self {
         let (space, share) = if settings.moderate_rcvbuf {
-            (settings.tcp_rmem.max.max(settings.tcp_rmem.default), Share::settled(settings))
+            (settings.tcp_rmem.max.max(settings.tcp_rmem.default), WindowShare::settled_share(settings))
         } else {
-            (settings.tcp_rmem.default, Share::settled_fixed(settings))
+            (settings.tcp_rmem.default, WindowShare::settled_fixed(settings))
         };
         Self { space, share, scale: window_scale(settings, None) }
     }
 
     /// The buffer of a socket that asked for `SO_RCVBUF` before it connected or listened.
-    pub fn fixed(settings: &HostSettings, request: ByteCount) -> Self {
+    pub fn fixed_buffer(settings: &HostSettings, request: ByteCount) -> Self {
         let space = stored_rcvbuf(settings, request);
-        let clamp = Share::at_first(settings).window(space);
-        Self { space, share: Share::settled_fixed(settings), scale: window_scale(settings, Some(clamp)) }
+        let clamp = WindowShare::at_first(settings).window_from_space(space);
+        Self { space, share: WindowShare::settled_fixed(settings), scale: window_scale(settings, Some(clamp)) }
     }
 
     /// The buffer for packets that carry `mss`, where the socket learns its share from them.
@@ -51,23 +51,23 @@ impl ReceiveBuffer {
     }
 
     /// Bytes of the buffer.
-    pub fn space(self) -> ByteCount {
+    pub fn buffer_bytes(self) -> ByteCount {
         self.space
     }
 
     /// Share of it that is window.
-    pub fn share(self) -> Share {
+    pub fn window_share(self) -> WindowShare {
         self.share
     }
 
     /// The shift in the receiver's window-scale option; `None` without the option.
-    pub fn scale(self) -> Option<u8> {
+    pub fn window_shift(self) -> Option<u8> {
         self.scale
     }
 
     /// The largest window: the share of the buffer, or what the scale can say if that is less.
-    pub fn advertised(self) -> ByteCount {
-        self.share.window(self.space).min(largest_window(self.scale))
+    pub fn max_window(self) -> ByteCount {
+        self.share.window_from_space(self.space).min(largest_window(self.scale))
     }
 
     /// The window as it works: what a sender that always has data may keep in flight, in segments of `mss`.
@@ -81,11 +81,11 @@ impl ReceiveBuffer {
         if mss == ByteCount::ZERO {
             return ByteCount::ZERO;
         }
-        let segment = segment_in_window(mss, self.advertised()).max(ByteCount::new(1));
-        let free = self.share.window(self.space).saturating_sub(segment);
+        let segment = segment_in_window(mss, self.max_window()).max(ByteCount::new(1));
+        let free = self.share.window_from_space(self.space).saturating_sub(segment);
         match self.scale {
             None | Some(0) => whole_segments(free.min(largest_window(self.scale)), segment),
-            Some(scale) => rounded_up(free, scale).min(self.advertised()),
+            Some(scale) => rounded_up(free, scale).min(self.max_window()),
         }
     }
 }
@@ -116,7 +116,7 @@ pub fn largest_window(scale: Option<u8>) -> ByteCount {
 /// the answer. Measured on Linux 6.18 at MTU 1500 and 9000: 64 240 and 62 720 bytes in the SYN, 65 160 and 62 636 in
 /// the answer.
 pub fn first_window(settings: &HostSettings, mss: ByteCount) -> ByteCount {
-    let space = Share::at_first(settings).window(settings.tcp_rmem.default);
+    let space = WindowShare::at_first(settings).window_from_space(settings.tcp_rmem.default);
     let window = offered_at_first(space, mss);
     if settings.kernel < FIRST_WINDOW_OF_64_KIB { window.min(twenty_segments(mss)) } else { window }
 }
@@ -152,10 +152,10 @@ fn window_of_space(space: ByteCount, mss: ByteCount) -> ByteCount {
 /// from 65 536 · 2ⁿ to 1.25 times that (to 1.37 times at MTU 9000) cannot be had; the answer is then the least request
 /// that carries more. Where it exceeds [`super::rmem_max`] the kernel cuts it.
 pub fn request_for_window(settings: &HostSettings, window: ByteCount, mss: ByteCount) -> ByteCount {
-    let carrying = Share::settled_fixed(settings).of_packets(settings, mss).space(window + mss);
+    let carrying = WindowShare::settled_fixed(settings).of_packets(settings, mss).space_from_window(window + mss);
     let scaling = match least_scale(whole_segments(window, mss)) {
         0 => ByteCount::ZERO,
-        scale => Share::at_first(settings).space(ByteCount::new(1 << (15 + scale))),
+        scale => WindowShare::at_first(settings).space_from_window(ByteCount::new(1 << (15 + scale))),
     };
     ByteCount::new(carrying.max(scaling).get().div_ceil(2))
 }
@@ -203,7 +203,7 @@ mod tests {
     const MSS: ByteCount = ByteCount::new(1448);
 
     fn with_rmem(max: ByteCount) -> HostSettings {
-        let mut settings = fixture::settings("6.18.44");
+        let mut settings = fixture::default_settings("6.18.44");
         settings.tcp_rmem = settings.tcp_rmem.with_max(max);
         settings
     }
@@ -212,12 +212,12 @@ mod tests {
     fn scales_as_linux_picks_them() {
         for (mib, scale) in [(6, 7), (16, 9), (32, 10), (256, 13), (1024, 14), (1 << 20, 14)] {
             let settings = with_rmem(ByteCount::from_mib(mib));
-            assert_eq!(ReceiveBuffer::automatic(&settings).scale(), Some(scale), "tcp_rmem {mib} MiB");
+            assert_eq!(ReceiveBuffer::autotuned_buffer(&settings).window_shift(), Some(scale), "tcp_rmem {mib} MiB");
         }
-        let settings = fixture::settings("6.18.44");
+        let settings = fixture::default_settings("6.18.44");
         for (kib, scale) in [(16, 0), (64, 1), (256, 3), (1024, 5), (2048, 6), (4096, 7), (16_384, 7)] {
-            let buffer = ReceiveBuffer::fixed(&settings, ByteCount::from_kib(kib));
-            assert_eq!(buffer.scale(), Some(scale), "SO_RCVBUF {kib} KiB");
+            let buffer = ReceiveBuffer::fixed_buffer(&settings, ByteCount::from_kib(kib));
+            assert_eq!(buffer.window_shift(), Some(scale), "SO_RCVBUF {kib} KiB");
         }
     }
 
@@ -225,9 +225,9 @@ mod tests {
     fn a_buffer_never_has_less_than_a_socket_begins_with() {
         // Linux 6.18 with "4096 131072 70313": 131 072 bytes before and after a transfer.
         let mut settings = with_rmem(ByteCount::new(70_313));
-        assert_eq!(ReceiveBuffer::automatic(&settings).space().get(), 70_313);
+        assert_eq!(ReceiveBuffer::autotuned_buffer(&settings).buffer_bytes().get(), 70_313);
         settings.tcp_rmem.default = ByteCount::new(131_072);
-        assert_eq!(ReceiveBuffer::automatic(&settings).space().get(), 131_072);
+        assert_eq!(ReceiveBuffer::autotuned_buffer(&settings).buffer_bytes().get(), 131_072);
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn fixed_buffers_carry_all_but_one_segment() {
-        let settings = fixture::settings("6.18.44");
+        let settings = fixture::default_settings("6.18.44");
         // Each seen in captures of Linux 6.18.44: in flight for more than nine tenths of the time.
         for (request, segments) in [
             (17_520, 14),
@@ -254,7 +254,7 @@ mod tests {
             (104_708, 89),
             (131_072, 112),
         ] {
-            let buffer = ReceiveBuffer::fixed(&settings, ByteCount::new(request));
+            let buffer = ReceiveBuffer::fixed_buffer(&settings, ByteCount::new(request));
             assert_eq!(buffer.in_flight(MSS).get() / 1448, segments, "{request}");
         }
     }
@@ -264,19 +264,19 @@ mod tests {
         // The windows that were advertised, all in flight, over token buckets at 5 to 204 Mbit/s.
         let host = with_rmem(ByteCount::from_mib(64));
         for (request, window) in [(65_536, 80_480), (174_674, 216_902)] {
-            let buffer = ReceiveBuffer::fixed(&host, ByteCount::new(request));
+            let buffer = ReceiveBuffer::fixed_buffer(&host, ByteCount::new(request));
             let free = buffer.in_flight(MSS).get();
             assert!(free.abs_diff(window) < 64, "{request}: {free}");
         }
         for (space, window) in [(11_287, 5_632), (28_846, 16_640)] {
-            let buffer = ReceiveBuffer::automatic(&with_rmem(ByteCount::new(space)));
-            assert_eq!((buffer.scale(), buffer.in_flight(MSS).get()), (Some(7), window));
+            let buffer = ReceiveBuffer::autotuned_buffer(&with_rmem(ByteCount::new(space)));
+            assert_eq!((buffer.window_shift(), buffer.in_flight(MSS).get()), (Some(7), window));
         }
     }
 
     #[test]
     fn three_quarters_of_a_fixed_buffer_less_a_segment() {
-        let settings = HostSettings { adv_win_scale: 2, ..fixture::settings("3.2.0") };
+        let settings = HostSettings { adv_win_scale: 2, ..fixture::default_settings("3.2.0") };
         // The 75 000 bytes settled at 73 552 in the author's captures.
         for (request, window, filled) in [
             (50_000, 75_000, 73_552),
@@ -284,8 +284,8 @@ mod tests {
             (83_000, 124_500, 123_052),
             (125_000, 187_500, 186_052),
         ] {
-            let buffer = ReceiveBuffer::fixed(&settings, ByteCount::new(request));
-            assert_eq!((buffer.advertised().get(), buffer.in_flight(MSS).get()), (window, filled));
+            let buffer = ReceiveBuffer::fixed_buffer(&settings, ByteCount::new(request));
+            assert_eq!((buffer.max_window().get(), buffer.in_flight(MSS).get()), (window, filled));
         }
     }
 
@@ -303,7 +303,7 @@ mod tests {
             ("4.19.0", 1448, 28_960),
             ("4.19.0", 8960, 26_880),
         ] {
-            let got = first_window(&kernel::defaults(kernel.parse().unwrap()), ByteCount::new(mss));
+            let got = first_window(&kernel::default_settings(kernel.parse().unwrap()), ByteCount::new(mss));
             assert_eq!(got.get(), window, "{kernel}, {mss}");
         }
     }
@@ -318,7 +318,7 @@ mod tests {
             ("6.18.0", None, 65_535),
             ("6.9.0", Some(2), 65_535),
         ] {
-            let settings = kernel::defaults(kernel.parse().unwrap());
+            let settings = kernel::default_settings(kernel.parse().unwrap());
             let offered = offered_at_first(space, MSS);
             let got = window_behind_handshake(&settings, [space, offered], MSS, scale);
             assert_eq!(got.get(), window, "{kernel}, {scale:?}");
@@ -328,38 +328,38 @@ mod tests {
     #[test]
     fn a_fixed_buffer_may_outgrow_its_scale() {
         // At first half of 120 000 B, which needs no scale; once learnt 75 000 B, which no header can then say.
-        let buffer = ReceiveBuffer::fixed(&fixture::settings("6.18.44"), ByteCount::new(60_000));
-        assert_eq!(buffer.scale(), Some(0));
-        assert_eq!(buffer.advertised().get(), 65_535);
+        let buffer = ReceiveBuffer::fixed_buffer(&fixture::default_settings("6.18.44"), ByteCount::new(60_000));
+        assert_eq!(buffer.window_shift(), Some(0));
+        assert_eq!(buffer.max_window().get(), 65_535);
         assert_eq!(buffer.in_flight(MSS).get(), 45 * 1448);
     }
 
     #[test]
     fn without_tuning_the_buffer_stays_at_its_default() {
-        let settings = HostSettings { moderate_rcvbuf: false, ..fixture::settings("6.18.44") };
-        assert_eq!(ReceiveBuffer::automatic(&settings).space(), ByteCount::from_kib(128));
-        assert_eq!(ReceiveBuffer::automatic(&settings).advertised().get(), 81_920);
+        let settings = HostSettings { moderate_rcvbuf: false, ..fixture::default_settings("6.18.44") };
+        assert_eq!(ReceiveBuffer::autotuned_buffer(&settings).buffer_bytes(), ByteCount::from_kib(128));
+        assert_eq!(ReceiveBuffer::autotuned_buffer(&settings).max_window().get(), 81_920);
     }
 
     #[test]
     fn without_scaling_windows_end_at_16_bits() {
-        let settings = HostSettings { window_scaling: false, ..fixture::settings("6.18.44") };
-        let own = ReceiveBuffer::automatic(&settings);
-        let others = ReceiveBuffer::automatic(&fixture::settings("6.18.44")).without_scaling();
+        let settings = HostSettings { window_scaling: false, ..fixture::default_settings("6.18.44") };
+        let own = ReceiveBuffer::autotuned_buffer(&settings);
+        let others = ReceiveBuffer::autotuned_buffer(&fixture::default_settings("6.18.44")).without_scaling();
         assert_eq!(own, others);
         assert_eq!(own.in_flight(MSS).get(), 45 * 1448);
     }
 
     #[test]
     fn a_window_below_two_segments_goes_in_halves() {
-        let buffer = ReceiveBuffer::fixed(&fixture::settings("6.18.44"), ByteCount::new(8_760));
-        assert_eq!(buffer.advertised().get(), 10_950);
+        let buffer = ReceiveBuffer::fixed_buffer(&fixture::default_settings("6.18.44"), ByteCount::new(8_760));
+        assert_eq!(buffer.max_window().get(), 10_950);
         assert_eq!(buffer.in_flight(ByteCount::new(8_948)).get(), 5_475);
     }
 
     #[test]
     fn windows_of_the_papers_can_be_asked_for() {
-        let settings = fixture::settings("6.18.44");
+        let settings = fixture::default_settings("6.18.44");
         // Whole segments without a scale, else the most that a header can state under it.
         for (window, carried) in [
             (17_520, 17_376),
@@ -372,14 +372,14 @@ mod tests {
             (4_194_304, 4_194_240),
         ] {
             let request = request_for_window(&settings, ByteCount::new(window), MSS);
-            let got = ReceiveBuffer::fixed(&settings, request).in_flight(MSS);
+            let got = ReceiveBuffer::fixed_buffer(&settings, request).in_flight(MSS);
             assert_eq!(got.get(), carried, "{window}");
         }
     }
 
     #[test]
     fn a_window_between_two_scales_gives_the_next_larger() {
-        let settings = fixture::settings("6.18.44");
+        let settings = fixture::default_settings("6.18.44");
         let request = request_for_window(&settings, ByteCount::new(70_000), MSS);
         assert_eq!(request, ByteCount::from_kib(64));
     }
@@ -388,7 +388,7 @@ mod tests {
         let kernel = prop::sample::select(vec!["3.2.0", "5.15.0", "6.6.0", "6.10.0", "6.10.4", "6.18.44"]);
         (kernel, -3_i32..6, 0_u64..1 << 40, 0_u64..1 << 40, any::<bool>()).prop_map(
             |(kernel, adv_win_scale, rmem, rmem_max, moderate_rcvbuf)| {
-                let mut settings = fixture::settings(kernel);
+                let mut settings = fixture::default_settings(kernel);
                 settings.tcp_rmem = settings.tcp_rmem.with_max(ByteCount::new(rmem));
                 settings.rmem_max = Some(ByteCount::new(rmem_max));
                 HostSettings { adv_win_scale, moderate_rcvbuf, ..settings }
@@ -402,7 +402,7 @@ mod tests {
             settings in kernels(), request: u32, more: u32, mss in 0_u64..70_000,
         ) {
             let carried = |request| {
-                ReceiveBuffer::fixed(&settings, ByteCount::new(request)).in_flight(ByteCount::new(mss))
+                ReceiveBuffer::fixed_buffer(&settings, ByteCount::new(request)).in_flight(ByteCount::new(mss))
             };
             let request = u64::from(request);
             prop_assert!(carried(request + u64::from(more)) >= carried(request));
@@ -412,17 +412,17 @@ mod tests {
         fn a_larger_tcp_rmem_never_carries_less(before in kernels(), more in 0_u64..1 << 40, mss in 0_u64..70_000) {
             let mut after = before.clone();
             after.tcp_rmem.max += ByteCount::new(more);
-            let carried = |settings| ReceiveBuffer::automatic(settings).in_flight(ByteCount::new(mss));
+            let carried = |settings| ReceiveBuffer::autotuned_buffer(settings).in_flight(ByteCount::new(mss));
             prop_assert!(carried(&after) >= carried(&before));
         }
 
         #[test]
         fn nothing_in_flight_exceeds_the_window(settings in kernels(), request: u64, mss: u64) {
             for buffer in [
-                ReceiveBuffer::automatic(&settings),
-                ReceiveBuffer::fixed(&settings, ByteCount::new(request)),
+                ReceiveBuffer::autotuned_buffer(&settings),
+                ReceiveBuffer::fixed_buffer(&settings, ByteCount::new(request)),
             ] {
-                prop_assert!(buffer.in_flight(ByteCount::new(mss)) <= buffer.advertised());
+                prop_assert!(buffer.in_flight(ByteCount::new(mss)) <= buffer.max_window());
             }
         }
 
@@ -432,15 +432,15 @@ mod tests {
             window in 20_000_u64..400_000_000,
             mss in 500_u64..9_000,
         ) {
-            let mut settings = fixture::settings(kernel);
+            let mut settings = fixture::default_settings(kernel);
             settings.rmem_max = Some(ByteCount::from_mib(1024));
             let (window, mss) = (ByteCount::new(window), ByteCount::new(mss));
             let request = request_for_window(&settings, window, mss);
-            let buffer = ReceiveBuffer::fixed(&settings, request).with_packets(&settings, mss);
-            prop_assume!(buffer.space().get() < (1 << 31) - 2);
+            let buffer = ReceiveBuffer::fixed_buffer(&settings, request).with_packets(&settings, mss);
+            prop_assume!(buffer.buffer_bytes().get() < (1 << 31) - 2);
             prop_assert!(buffer.in_flight(mss) >= whole_segments(window, mss));
             // The request may have to be as long as the scale takes, of which one half is the window at first.
-            let most = 1.28 * (buffer.share().ratio().get() / 0.625).max(1.0);
+            let most = 1.28 * (buffer.window_share().as_ratio().get() / 0.625).max(1.0);
             prop_assert!(buffer.in_flight(mss).as_f64() <= most * (window + mss).as_f64());
         }
 

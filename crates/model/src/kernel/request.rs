@@ -13,13 +13,13 @@ const MAX_REQUEST: ByteCount = ByteCount::new((1 << 30) - 1);
 /// Returns the buffer that the kernel stores when a program asks for `SO_RCVBUF`: the request, at most
 /// `net.core.rmem_max`, twice.
 pub fn stored_rcvbuf(settings: &HostSettings, request: ByteCount) -> ByteCount {
-    stored(request, rmem_max(settings), MIN_RCVBUF)
+    stored_size(request, rmem_max(settings), MIN_RCVBUF)
 }
 
 /// Returns the buffer that the kernel stores when a program asks for `SO_SNDBUF`: the request, at most
 /// `net.core.wmem_max`, twice.
 pub fn stored_sndbuf(settings: &HostSettings, request: ByteCount) -> ByteCount {
-    stored(request, wmem_max(settings), MIN_SNDBUF)
+    stored_size(request, wmem_max(settings), MIN_SNDBUF)
 }
 
 /// `net.core.rmem_max`, or the kernel's own default where it is not visible.
@@ -32,7 +32,7 @@ pub fn wmem_max(settings: &HostSettings) -> ByteCount {
     settings.wmem_max.unwrap_or_else(|| request_max(settings.kernel))
 }
 
-fn stored(request: ByteCount, max: ByteCount, least: ByteCount) -> ByteCount {
+fn stored_size(request: ByteCount, max: ByteCount, least: ByteCount) -> ByteCount {
     (request.min(max).min(MAX_REQUEST) * 2).max(least)
 }
 
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn requests_are_doubled_and_bounded() {
-        let settings = fixture::settings("6.18.44");
+        let settings = fixture::default_settings("6.18.44");
         for (asked, rcvbuf, sndbuf) in [
             (65_536, 131_072, 131_072),
             (50_000, 100_000, 100_000),
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_is_not_visible_is_the_kernels_default() {
-        let hidden = |kernel| HostSettings { rmem_max: None, wmem_max: None, ..fixture::settings(kernel) };
+        let hidden = |kernel| HostSettings { rmem_max: None, wmem_max: None, ..fixture::default_settings(kernel) };
         let asked = ByteCount::from_mib(8);
         assert_eq!(stored_rcvbuf(&hidden("6.1.0"), asked).get(), 425_984);
         assert_eq!(stored_sndbuf(&hidden("6.18.0"), asked), ByteCount::from_mib(8));
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn nothing_stored_exceeds_an_int() {
-        let settings = HostSettings { rmem_max: Some(ByteCount::new(u64::MAX)), ..fixture::settings("6.18.0") };
+        let settings = HostSettings { rmem_max: Some(ByteCount::new(u64::MAX)), ..fixture::default_settings("6.18.0") };
         assert_eq!(stored_rcvbuf(&settings, ByteCount::new(u64::MAX)).get(), (1 << 31) - 2);
     }
 }

@@ -3,12 +3,12 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use super::stored_sndbuf;
 use crate::loss::CongestionControl;
-use crate::{Likely, window};
+use crate::{LikelyFactor, window};
 
 /// The send buffer of a socket when it has grown: bytes written and not yet acknowledged.
 ///
 /// Without a request (`tcp_sndbuf_expand`) it follows the congestion window up to `tcp_wmem[2]`; a `SO_SNDBUF` request
-/// fixes it. [`fill`] gives the share that is payload.
+/// fixes it. [`mean_fill`] gives the share that is payload.
 pub fn send_buffer(settings: &HostSettings, request: Option<ByteCount>) -> ByteCount {
     request.map_or(settings.tcp_wmem.max, |request| stored_sndbuf(settings, request))
 }
@@ -73,30 +73,36 @@ pub fn memory_per_segment(mss: ByteCount) -> ByteCount {
 /// train is not of 64 KiB, a write of more than one train overruns the buffer up to the congestion window: the kernel
 /// looks at the limit only where it begins another packet, and cuts the last one before it is full. Then a sleeping
 /// writer does better than this.
-pub fn fill(writer: Writer, segmentation: Segmentation, mss: ByteCount, buffer: ByteCount, rtt: Span) -> Likely {
-    let rate = window::rate(buffer, rtt);
+pub fn mean_fill(
+    writer: Writer,
+    segmentation: Segmentation,
+    mss: ByteCount,
+    buffer: ByteCount,
+    rtt: Span,
+) -> LikelyFactor {
+    let rate = window::rate_of_window(buffer, rtt);
     // What is sent in a millisecond (`tcp_tso_autosize`), at least what a writer puts in at once, and at most 64 KiB.
     let train = |shortest: ByteCount| rate.bytes_in(TRAIN_LASTS).max(shortest).min(LONG_TRAIN).max(mss);
     let (packet, whole, put_in) = match segmentation {
-        Segmentation::Trains => (train(cut_chunk(mss, rate)), train(chunk(mss)), chunk(mss)),
+        Segmentation::Trains => (train(cut_chunk(mss, rate)), train(write_chunk(mss)), write_chunk(mss)),
         Segmentation::Exact => (mss, mss, mss),
     };
     let of_memory = |packet: ByteCount| PACKET_COSTS.as_f64() / packet.as_f64().max(1.0);
     match writer {
         Writer::Retrying => {
-            let late = Ratio::of(CHECK_DELAY.min(rtt / 12).as_secs_f64(), rtt.as_secs_f64()).get();
-            let overrun = 1.0 + 0.5 * Ratio::of(put_in.as_f64(), buffer.max(put_in).as_f64()).get();
+            let late = Ratio::from_quotient(CHECK_DELAY.min(rtt / 12).as_secs_f64(), rtt.as_secs_f64()).get();
+            let overrun = 1.0 + 0.5 * Ratio::from_quotient(put_in.as_f64(), buffer.max(put_in).as_f64()).get();
             let smooth = overrun / (1.0 + of_memory(packet) + late);
-            let share = Ratio::of(put_in.as_f64(), buffer.as_f64()).get();
+            let share = Ratio::from_quotient(put_in.as_f64(), buffer.as_f64()).get();
             let chunks = (1.0 / share.max(f64::MIN_POSITIVE) / (1.0 + of_memory(packet))).ceil();
             let of = if chunks <= FEW_CHUNKS { chunks * share / (1.0 + late) } else { smooth };
             let off = if packet < whole { 0.05 } else { 0.04 };
             let most = ((1.0 + off) * of.max(smooth)).max(overrun / (1.0 + of_memory(whole)));
-            Likely::new((1.0 - off) * of.min(smooth), of, most)
+            LikelyFactor::new((1.0 - off) * of.min(smooth), of, most)
         }
         Writer::Blocking => {
             let payload = 1.0 / (1.0 + of_memory(packet));
-            Likely::new(0.62 * payload, 0.76 * payload, 0.89 * payload)
+            LikelyFactor::new(0.62 * payload, 0.76 * payload, 0.89 * payload)
         }
     }
 }
@@ -107,13 +113,13 @@ pub fn fill(writer: Writer, segmentation: Segmentation, mss: ByteCount, buffer: 
 /// `poll` and `select` say so while a third of the buffer is free (`tcp_poll`, `__sk_stream_is_writeable`): two thirds
 /// and `each` are the most. An acknowledgement frees a train at once, of 64 KiB at most, so that half of one is missing
 /// from that on average. A writer that is refused overruns the buffer by part of a packet, and is woken later than its
-/// last burst is acknowledged, as [`fill`] has it; one that asks in time never is, and has all of this. Measured of
+/// last burst is acknowledged, as [`mean_fill`] has it; one that asks in time never is, and has all of this. Measured of
 /// rsync on Linux 6.18 with 4 MiB over 98 ms at MTU 9000: 2.73 to 2.76 MB, and 2.76 MB here.
 pub fn asked_in_flight(buffer: ByteCount, each: ByteCount) -> Option<ByteCount> {
-    let woken_at = buffer.scaled(2.0 / 3.0);
-    let payload = 1.0 / (1.0 + Ratio::of(PACKET_COSTS.as_f64(), LONG_TRAIN.as_f64()).get());
+    let woken_at = buffer.scale_by(2.0 / 3.0);
+    let payload = 1.0 / (1.0 + Ratio::from_quotient(PACKET_COSTS.as_f64(), LONG_TRAIN.as_f64()).get());
     let full = woken_at + each;
-    (full <= buffer).then(|| full.saturating_sub(LONG_TRAIN.scaled(0.5)).scaled(payload))
+    (full <= buffer).then(|| full.saturating_sub(LONG_TRAIN.scale_by(0.5)).scale_by(payload))
 }
 
 /// Returns the rate of a program that asks whether its socket takes more and writes at most `each`, as
@@ -123,7 +129,7 @@ pub fn asked_in_flight(buffer: ByteCount, each: ByteCount) -> Option<ByteCount> 
 /// on the link, and only then is there room for as much again.
 pub fn asked_rate(buffer: ByteCount, each: ByteCount, rtt: Span, link: Option<BitRate>) -> Option<BitRate> {
     let burst = link.filter(|link| *link > BitRate::ZERO).map_or(Span::ZERO, |link| link.time_for(each));
-    Some(window::rate(asked_in_flight(buffer, each)?, rtt + burst))
+    Some(window::rate_of_window(asked_in_flight(buffer, each)?, rtt + burst))
 }
 
 /// Returns the bytes that a sender with enough data keeps in flight where the receiver allows `window`, as often as
@@ -140,7 +146,7 @@ pub fn filled_window(
 ) -> ByteCount {
     let whole = segments_in(window, mss);
     let packet = match segmentation {
-        Segmentation::Trains => segments_of_packet(control, window::rate(window, rtt), mss),
+        Segmentation::Trains => segments_of_packet(control, window::rate_of_window(window, rtt), mss),
         Segmentation::Exact => 1,
     };
     if whole > 0 && whole.is_multiple_of(packet) { SegCount::new(whole).of_size(mss) } else { window }
@@ -152,13 +158,13 @@ fn segments_of_packet(control: CongestionControl, rate: BitRate, mss: ByteCount)
     let (pace, least) = match control {
         CongestionControl::Bbr if rate < BBR_SENDS_PAIRS_FROM => (rate, 1),
         CongestionControl::Bbr => (rate, 2),
-        _ => (rate.scaled(PACE_OF_RATE), 2),
+        _ => (rate.scale_by(PACE_OF_RATE), 2),
     };
     segments_in(pace.bytes_in(TRAIN_LASTS), mss).max(least)
 }
 
 /// The sixteen kilobytes that a writer puts in at once, in whole segments.
-fn chunk(mss: ByteCount) -> ByteCount {
+fn write_chunk(mss: ByteCount) -> ByteCount {
     SegCount::new(segments_in(CHUNK, mss).max(1)).of_size(mss)
 }
 
@@ -169,9 +175,9 @@ fn chunk(mss: ByteCount) -> ByteCount {
 /// the next round holds. Measured: as if a tenth were never cut. Its pace is about 2.4 times what the whole buffer
 /// would give.
 fn cut_chunk(mss: ByteCount, rate: BitRate) -> ByteCount {
-    let train = segments_in(rate.scaled(PACE_OF_RATE).bytes_in(TRAIN_LASTS), mss).max(2);
+    let train = segments_in(rate.scale_by(PACE_OF_RATE).bytes_in(TRAIN_LASTS), mss).max(2);
     let cuts = segments_in(CHUNK, mss).max(1).div_ceil(train);
-    chunk(mss).scaled(1.0 / (NEVER_CUT + (1.0 - NEVER_CUT) * cuts as f64))
+    write_chunk(mss).scale_by(1.0 / (NEVER_CUT + (1.0 - NEVER_CUT) * cuts as f64))
 }
 
 fn segments_in(bytes: ByteCount, mss: ByteCount) -> u64 {
@@ -201,9 +207,9 @@ mod tests {
 
     #[test]
     fn by_default_four_mebibytes_end_at_a_third_of_a_gigabit() {
-        let buffer = send_buffer(&fixture::settings("6.18.44"), None);
+        let buffer = send_buffer(&fixture::default_settings("6.18.44"), None);
         for (rtt_ms, rate) in [(100, "335.5 Mbit/s"), (200, "167.8 Mbit/s")] {
-            assert_eq!(window::rate(buffer, Span::from_millis(rtt_ms)).to_string(), rate);
+            assert_eq!(window::rate_of_window(buffer, Span::from_millis(rtt_ms)).to_string(), rate);
         }
     }
 
@@ -211,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_send_buffer_grows_with_the_congestion_window() {
-        let settings = fixture::settings("6.18.44");
+        let settings = fixture::default_settings("6.18.44");
         let at = |control, cwnd, mss| send_buffer_at(&settings, control, SegCount::new(cwnd), mss).get();
         assert_eq!(at(CongestionControl::Cubic, 0, MSS), 46_080);
         assert_eq!(at(CongestionControl::Cubic, 10, MSS), 46_080);
@@ -239,9 +245,9 @@ mod tests {
             (45_000, 17.80),
             (46_500, 18.89),
         ] {
-            let mut settings = fixture::settings("6.18.44");
+            let mut settings = fixture::default_settings("6.18.44");
             settings.tcp_rmem = settings.tcp_rmem.with_max(ByteCount::new(space));
-            let window = ReceiveBuffer::automatic(&settings).in_flight(MSS);
+            let window = ReceiveBuffer::autotuned_buffer(&settings).in_flight(MSS);
             let filled =
                 filled_window(Segmentation::Trains, CongestionControl::Reno, window, MSS, Span::from_millis(25));
             let off = filled.as_f64() / MSS.as_f64() / measured - 1.0;
@@ -275,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_send_buffer_stops_growing_long_before_it_binds() {
-        let settings = fixture::settings("6.18.44");
+        let settings = fixture::default_settings("6.18.44");
         assert_eq!(send_buffer_full_at(&settings, CongestionControl::Cubic, MSS), SegCount::new(911));
         assert_eq!(send_buffer_full_at(&settings, CongestionControl::Bbr, MSS), SegCount::new(607));
         assert_eq!(send_buffer(&settings, None).get() / MSS.get(), 2896);
@@ -283,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_program_that_asks_fills_two_thirds_and_what_it_writes_at_a_time() {
-        let buffer = send_buffer(&fixture::settings("6.18.44"), None);
+        let buffer = send_buffer(&fixture::default_settings("6.18.44"), None);
         let in_flight = |kib| asked_in_flight(buffer, ByteCount::from_kib(kib)).map(ByteCount::get);
         assert!(in_flight(32).is_some_and(|bytes| (2_730_000..2_770_000).contains(&bytes)), "{:?}", in_flight(32));
         assert!(in_flight(1280).is_some_and(|bytes| bytes > 4_000_000), "{:?}", in_flight(1280));
@@ -315,13 +321,13 @@ mod tests {
 
     #[test]
     fn a_request_is_doubled_and_bounded() {
-        let settings = fixture::settings("6.18.44");
+        let settings = fixture::default_settings("6.18.44");
         assert_eq!(send_buffer(&settings, Some(ByteCount::new(50_000))).get(), 100_000);
         assert_eq!(send_buffer(&settings, Some(ByteCount::from_mib(64))), ByteCount::from_mib(8));
     }
 
-    fn of(segmentation: Segmentation, writer: Writer, buffer: ByteCount, millis: u64) -> Likely {
-        fill(writer, segmentation, MSS, buffer, Span::from_millis(millis))
+    fn of(segmentation: Segmentation, writer: Writer, buffer: ByteCount, millis: u64) -> LikelyFactor {
+        mean_fill(writer, segmentation, MSS, buffer, Span::from_millis(millis))
     }
 
     #[test]
@@ -388,7 +394,7 @@ mod tests {
         #[test]
         fn a_larger_window_never_has_a_smaller_buffer(cwnd: u64, more: u64, mss: u64, bbr: bool) {
             let control = if bbr { CongestionControl::Bbr } else { CongestionControl::Cubic };
-            let settings = fixture::settings("6.18.44");
+            let settings = fixture::default_settings("6.18.44");
             let at = |cwnd| send_buffer_at(&settings, control, SegCount::new(cwnd), ByteCount::new(mss));
             prop_assert!(at(cwnd.saturating_add(more)) >= at(cwnd));
             let full = send_buffer_full_at(&settings, control, ByteCount::new(mss)).get();

@@ -1,7 +1,7 @@
 use fullpipe_record::HostSettings;
 use fullpipe_units::ByteCount;
 
-use super::Share;
+use super::WindowShare;
 use crate::loss::CongestionControl;
 
 const MIB: ByteCount = ByteCount::from_mib(1);
@@ -10,7 +10,7 @@ const MIB: ByteCount = ByteCount::from_mib(1);
 /// a whole MiB. Twice, because the kernel tunes towards two windows of what arrives in a round trip
 /// (`tcp_rcv_space_adjust`).
 pub fn tcp_rmem_max_for(settings: &HostSettings, window: ByteCount) -> ByteCount {
-    whole_mebibytes(Share::settled(settings).space(window * 2))
+    whole_mebibytes(WindowShare::settled_share(settings).space_from_window(window * 2))
 }
 
 /// A third value for `tcp_wmem` under which `window` is always at hand: as many windows as the kernel tunes for under
@@ -37,8 +37,8 @@ mod tests {
     #[test]
     fn a_gigabit_over_a_tenth_of_a_second() {
         // 50 MB at one half, 40 MB at 160/256, 25 MB and 37.5 MB.
-        assert_eq!(tcp_rmem_max_for(&fixture::settings("5.15.0"), NEED), ByteCount::from_mib(48));
-        assert_eq!(tcp_rmem_max_for(&fixture::settings("6.18.44"), NEED), ByteCount::from_mib(39));
+        assert_eq!(tcp_rmem_max_for(&fixture::default_settings("5.15.0"), NEED), ByteCount::from_mib(48));
+        assert_eq!(tcp_rmem_max_for(&fixture::default_settings("6.18.44"), NEED), ByteCount::from_mib(39));
         assert_eq!(tcp_wmem_max_for(CongestionControl::Cubic, NEED), ByteCount::from_mib(24));
         assert_eq!(tcp_wmem_max_for(CongestionControl::Bbr, NEED), ByteCount::from_mib(36));
     }
@@ -52,9 +52,9 @@ mod tests {
     proptest! {
         #[test]
         fn the_size_found_carries_the_window(window in 1_000_000_u64..500_000_000) {
-            let mut settings = fixture::settings("6.18.44");
+            let mut settings = fixture::default_settings("6.18.44");
             settings.tcp_rmem.max = tcp_rmem_max_for(&settings, ByteCount::new(window));
-            let carried = ReceiveBuffer::automatic(&settings).in_flight(ByteCount::new(1448));
+            let carried = ReceiveBuffer::autotuned_buffer(&settings).in_flight(ByteCount::new(1448));
             prop_assert!(carried.get() >= window);
         }
     }

@@ -28,17 +28,17 @@ pub fn version_3_backs_off_above() -> Ratio {
 /// for 200 ms or one `rtt`, whichever is longer, and the window takes one more to fall and one to rise.
 ///
 /// Measured on Linux 6.18: a flow of 12 s over 200 ms lost 4.6 %, flows of less than 10 s nothing.
-pub fn fills(rtt: Span) -> Ratio {
+pub fn sending_share(rtt: Span) -> Ratio {
     let spent = rtt.max(PROBE_RTT_LASTS) + rtt * 2;
     Ratio::new(1.0 - spent.as_secs_f64() / PROBE_RTT_EVERY.as_secs_f64())
 }
 
-/// Returns the goodput of one flow alone on a link of `capacity` under random `loss`: capacity · [`fills`] · (1 −
+/// Returns the goodput of one flow alone on a link of `capacity` under random `loss`: capacity · [`sending_share`] · (1 −
 /// loss). `None` from [`collapses_above`] on.
 ///
 /// `capacity` and the result count bytes at the same layer. The window must have room: [`window_needed`].
-pub fn delivers(capacity: BitRate, loss: Ratio, rtt: Span) -> Option<BitRate> {
-    (loss < collapses_above()).then(|| capacity.scaled(fills(rtt).get() * (1.0 - loss.get())))
+pub fn delivered_rate(capacity: BitRate, loss: Ratio, rtt: Span) -> Option<BitRate> {
+    (loss < collapses_above()).then(|| capacity.scale_by(sending_share(rtt).get() * (1.0 - loss.get())))
 }
 
 /// The window, in flight and in both buffers, with which nothing but BBR itself bounds it: two BDPs, its gain on the
@@ -63,14 +63,14 @@ mod tests {
     #[test]
     fn probing_for_the_round_trip_costs_two_percent_and_more_on_long_ways() {
         for (millis, fills_link) in [(1, "97.98 %"), (200, "94 %"), (600, "82 %"), (20_000, "0 %")] {
-            assert_eq!(fills(Span::from_millis(millis)).to_string(), fills_link);
+            assert_eq!(sending_share(Span::from_millis(millis)).to_string(), fills_link);
         }
     }
 
     #[test]
     fn what_is_lost_does_not_arrive_and_a_fifth_is_too_much() {
         assert_eq!(collapses_above().to_string(), "20 %");
-        let gigabit = |loss| delivers(BitRate::from_mbps(1000), Ratio::new(loss), Span::from_millis(100));
+        let gigabit = |loss| delivered_rate(BitRate::from_mbps(1000), Ratio::new(loss), Span::from_millis(100));
         assert_eq!(gigabit(0.0), Some(BitRate::from_mbps(960)));
         assert_eq!(gigabit(0.1), Some(BitRate::from_mbps(864)));
         assert_eq!(gigabit(0.2), None);
@@ -96,7 +96,7 @@ mod tests {
         fn more_loss_or_a_longer_way_never_delivers_more(
             bps: u64, loss in 0_f64..0.3, more in 0_f64..0.1, nanos: u64, longer: u64,
         ) {
-            let at = |loss, nanos| delivers(BitRate::from_bps(bps), Ratio::new(loss), Span::from_nanos(nanos));
+            let at = |loss, nanos| delivered_rate(BitRate::from_bps(bps), Ratio::new(loss), Span::from_nanos(nanos));
             prop_assert!(at(loss, nanos) >= at(loss + more, nanos));
             prop_assert!(at(loss, nanos) >= at(loss, nanos.saturating_add(longer)));
         }

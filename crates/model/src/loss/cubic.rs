@@ -8,24 +8,24 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use super::in_bytes;
 use super::mathis::{RENO, reno_loss, reno_segments};
 
-/// CUBIC with its two constants; [`Cubic::default`] is that of RFC 9438 and of Linux.
+/// CUBIC with its two constants; [`CubicConstants::default`] is that of RFC 9438 and of Linux.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Cubic {
+pub struct CubicConstants {
     /// C, in segments per second cubed.
     pub growth: Ratio,
     /// β, what is left of the window after a loss.
     pub backoff: Ratio,
 }
 
-impl Default for Cubic {
+impl Default for CubicConstants {
     fn default() -> Self {
         Self { growth: Ratio::new(0.4), backoff: Ratio::new(0.7) }
     }
 }
 
-impl Cubic {
+impl CubicConstants {
     /// The mean window (eq. 5): mss · (C(3 + β) ÷ 4(1 − β))^¼ · (rtt ÷ loss)^¾, and no less than Reno's.
-    pub fn window(self, loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
+    pub fn mean_window(self, loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
         in_bytes(self.own_segments(loss, rtt).max(reno_segments(loss)), loss, mss)
     }
 
@@ -33,31 +33,31 @@ impl Cubic {
     pub(super) fn own_segments(self, loss: Ratio, rtt: Span) -> f64 {
         // To the power of ¾.
         let root = (rtt.as_secs_f64() / loss.get()).sqrt();
-        self.gain() * root * root.sqrt()
+        self.window_gain() * root * root.sqrt()
     }
 
-    /// The loss, at most one, under which the mean window is `window`: [`Cubic::window`] solved for it.
-    pub fn tolerates(self, window: ByteCount, rtt: Span, mss: ByteCount) -> Ratio {
+    /// The loss, at most one, under which the mean window is `window`: [`CubicConstants::mean_window`] solved for it.
+    pub fn tolerated_loss(self, window: ByteCount, rtt: Span, mss: ByteCount) -> Ratio {
         let segments = window.as_f64() / mss.as_f64();
-        let own = rtt.as_secs_f64() * libm::pow(self.gain() / segments, 4.0 / 3.0);
+        let own = rtt.as_secs_f64() * libm::pow(self.window_gain() / segments, 4.0 / 3.0);
         Ratio::new(own.max(reno_loss(segments)).min(1.0))
     }
 
     /// The loss below which, over `rtt`, the window is CUBIC's own and no longer Reno's: (gain ÷ 1.2)⁴ · rtt³.
     pub fn leaves_reno_below(self, rtt: Span) -> Ratio {
-        Ratio::new(libm::pow(self.gain() / RENO, 4.0) * libm::pow(rtt.as_secs_f64(), 3.0))
+        Ratio::new(libm::pow(self.window_gain() / RENO, 4.0) * libm::pow(rtt.as_secs_f64(), 3.0))
     }
 
-    /// The round-trip time above which, under `loss`, the window is CUBIC's own: [`Cubic::leaves_reno_below`] solved
+    /// The round-trip time above which, under `loss`, the window is CUBIC's own: [`CubicConstants::leaves_reno_below`] solved
     /// for it.
     pub fn leaves_reno_above(self, loss: Ratio) -> Span {
-        Span::from_secs_f64(libm::cbrt(loss.get() * libm::pow(RENO / self.gain(), 4.0)))
+        Span::from_secs_f64(libm::cbrt(loss.get() * libm::pow(RENO / self.window_gain(), 4.0)))
     }
 
     /// K (eq. 2): the time from a loss at a window of `peak` until the window is `peak` again, ∛(peak · (1 − β) ÷ C).
     ///
     /// K does not depend on the round-trip time, unless that is so short that Reno is faster.
-    pub fn recovery(self, peak: SegCount) -> Span {
+    pub fn recovery_time(self, peak: SegCount) -> Span {
         Span::from_secs_f64(self.recovery_seconds(peak))
     }
 
@@ -81,21 +81,21 @@ impl Cubic {
     }
 
     /// The mean window where one round trip of one second meets every loss: 1.054 with the RFC's constants.
-    fn gain(self) -> f64 {
+    fn window_gain(self) -> f64 {
         let backoff = self.backoff.get();
         (self.growth.get() * (3.0 + backoff) / (4.0 * (1.0 - backoff))).sqrt().sqrt()
     }
 }
 
-/// CUBIC's mean window under `loss`, with the constants of RFC 9438: [`Cubic::window`].
-pub fn cubic(loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
-    Cubic::default().window(loss, rtt, mss)
+/// CUBIC's mean window under `loss`, with the constants of RFC 9438: [`CubicConstants::mean_window`].
+pub fn cubic_window(loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
+    CubicConstants::default().mean_window(loss, rtt, mss)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loss::{highspeed, highspeed_tolerates, mathis::reno};
+    use crate::loss::{highspeed_tolerates, highspeed_window, mathis::reno_window};
     use crate::window;
     use fullpipe_units::BitRate;
     use proptest::prelude::*;
@@ -107,8 +107,8 @@ mod tests {
         window.as_f64() / UNIT.as_f64()
     }
 
-    fn with_growth(growth: f64) -> Cubic {
-        Cubic { growth: Ratio::new(growth), ..Cubic::default() }
+    fn with_growth(growth: f64) -> CubicConstants {
+        CubicConstants { growth: Ratio::new(growth), ..CubicConstants::default() }
     }
 
     /// The RFC rounds the gain of C = 0.4 to 1.054, 5 in 100 000 too much, and prints its decades from that: 187 400
@@ -132,11 +132,11 @@ mod tests {
             (8, 12_000, 574_356, [105_383, 187_400, 333_250], [18_740, 33_325, 59_261]),
         ] {
             let loss: Ratio = format!("1e-{exponent}").parse().unwrap();
-            assert_printed(in_segments(reno(loss, UNIT)), reno_w, false);
-            assert_printed(in_segments(highspeed(loss, UNIT)), highspeed_w, false);
+            assert_printed(in_segments(reno_window(loss, UNIT)), reno_w, false);
+            assert_printed(in_segments(highspeed_window(loss, UNIT)), highspeed_w, false);
             for (millis, printed) in [(100, at_100ms), (10, at_10ms)] {
                 for (growth, printed) in [0.04, 0.4, 4.0].into_iter().zip(printed) {
-                    let got = with_growth(growth).window(loss, Span::from_millis(millis), UNIT);
+                    let got = with_growth(growth).mean_window(loss, Span::from_millis(millis), UNIT);
                     assert_printed(in_segments(got), printed, true);
                 }
             }
@@ -161,22 +161,22 @@ mod tests {
             let needed = window::bdp(BitRate::from_mbps(mbps), rtt);
             digit(Ratio::new(reno_loss(needed.as_f64() / mss.as_f64())), reno_p);
             digit(highspeed_tolerates(needed, mss), highspeed_p);
-            digit(Cubic::default().tolerates(needed, rtt, mss), cubic_p);
+            digit(CubicConstants::default().tolerated_loss(needed, rtt, mss), cubic_p);
         }
     }
 
     #[test]
     fn the_example_of_rfc_8312() {
         let rtt = Span::from_millis(10);
-        let window = cubic(Ratio::new(1e-6), rtt, ByteCount::new(1500));
-        assert_eq!(window::rate(window, rtt).to_string(), "1.44 Gbit/s");
+        let window = cubic_window(Ratio::new(1e-6), rtt, ByteCount::new(1500));
+        assert_eq!(window::rate_of_window(window, rtt).to_string(), "1.44 Gbit/s");
     }
 
     #[test]
     fn a_gigabit_over_a_tenth_of_a_second_takes_18_6_seconds_to_recover() {
-        let cubic = Cubic::default();
+        let cubic = CubicConstants::default();
         let peak = SegCount::new(8633);
-        assert_eq!(cubic.recovery(peak).to_string(), "18.64 s");
+        assert_eq!(cubic.recovery_time(peak).to_string(), "18.64 s");
         for (seconds, segments) in [(0, 6043), (10, 8375), (18, 8633), (25, 8736)] {
             assert_eq!(cubic.window_after(peak, Span::from_secs(seconds)).get(), segments, "after {seconds} s");
         }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn cubic_leaves_reno_at_six_losses_in_ten_thousand_over_a_tenth_of_a_second() {
-        let cubic = Cubic::default();
+        let cubic = CubicConstants::default();
         for (millis, loss) in [(100, "5.948e-4"), (10, "5.948e-7")] {
             assert_eq!(format!("{:.3e}", cubic.leaves_reno_below(Span::from_millis(millis)).get()), loss);
         }
@@ -196,7 +196,7 @@ mod tests {
     /// The mean of a cubic curve from β to its peak is (3 + β)/4 of it, and it takes K seconds: so eq. 5 is right.
     #[test]
     fn the_response_is_the_area_under_an_epoch() {
-        let cubic = Cubic::default();
+        let cubic = CubicConstants::default();
         let (peak, rtt) = (50_000.0, 0.1);
         let length = cubic.growth_seconds(peak * 0.3);
         let steps = 100_000;
@@ -208,7 +208,7 @@ mod tests {
             .sum::<f64>()
             / f64::from(steps);
         let loss = Ratio::new(rtt / (mean * length));
-        let got = in_segments(cubic.window(loss, Span::from_secs_f64(rtt), UNIT));
+        let got = in_segments(cubic.mean_window(loss, Span::from_secs_f64(rtt), UNIT));
         assert!((got / mean - 1.0).abs() < 1e-6, "{got}, not {mean}");
     }
 
@@ -216,37 +216,37 @@ mod tests {
     fn any_constants_at_any_end_give_a_number() {
         for growth in [0.0, 0.4, f64::MAX] {
             for backoff in [0.0, 0.7, 1.0, 2.0] {
-                let cubic = Cubic { growth: Ratio::new(growth), backoff: Ratio::new(backoff) };
+                let cubic = CubicConstants { growth: Ratio::new(growth), backoff: Ratio::new(backoff) };
                 for rtt in [Span::ZERO, Span::MAX] {
-                    let _ = cubic.window(Ratio::ZERO, rtt, UNIT);
-                    let _ = cubic.tolerates(ByteCount::ZERO, rtt, ByteCount::ZERO);
-                    assert!(cubic.tolerates(ByteCount::new(u64::MAX), rtt, UNIT) <= Ratio::ONE);
+                    let _ = cubic.mean_window(Ratio::ZERO, rtt, UNIT);
+                    let _ = cubic.tolerated_loss(ByteCount::ZERO, rtt, ByteCount::ZERO);
+                    assert!(cubic.tolerated_loss(ByteCount::new(u64::MAX), rtt, UNIT) <= Ratio::ONE);
                     let _ = cubic.window_after(SegCount::new(u64::MAX), rtt);
                     let _ = cubic.leaves_reno_below(rtt);
                 }
-                let _ = (cubic.recovery(SegCount::ZERO), cubic.leaves_reno_above(Ratio::new(f64::MAX)));
+                let _ = (cubic.recovery_time(SegCount::ZERO), cubic.leaves_reno_above(Ratio::new(f64::MAX)));
             }
         }
-        assert_eq!(Cubic::default().recovery(SegCount::ZERO), Span::ZERO);
+        assert_eq!(CubicConstants::default().recovery_time(SegCount::ZERO), Span::ZERO);
     }
 
     proptest! {
         #[test]
         fn the_loss_that_a_window_tolerates_gives_that_window(segments in 3_u64..10_000_000, millis in 0_u64..2000) {
             let (rtt, window) = (Span::from_millis(millis), SegCount::new(segments).of_size(UNIT));
-            let loss = Cubic::default().tolerates(window, rtt, UNIT);
-            let again = cubic(loss, rtt, UNIT);
+            let loss = CubicConstants::default().tolerated_loss(window, rtt, UNIT);
+            let again = cubic_window(loss, rtt, UNIT);
             prop_assert!((again.as_f64() - window.as_f64()).abs() <= 1.0 + window.as_f64() * 1e-9);
         }
 
         #[test]
         fn the_border_of_renos_region_is_where_the_two_windows_meet(millis in 1_u64..870) {
-            let (cubic, rtt) = (Cubic::default(), Span::from_millis(millis));
+            let (cubic, rtt) = (CubicConstants::default(), Span::from_millis(millis));
             let border = cubic.leaves_reno_below(rtt);
             prop_assert!((cubic.leaves_reno_above(border).as_secs_f64() / rtt.as_secs_f64() - 1.0).abs() < 1e-6);
             let gains = |share: f64| {
                 let loss = Ratio::new(border.get() * share);
-                cubic.window(loss, rtt, UNIT) > reno(loss, UNIT)
+                cubic.mean_window(loss, rtt, UNIT) > reno_window(loss, UNIT)
             };
             prop_assert!(gains(0.9) && !gains(1.1));
         }
@@ -255,10 +255,10 @@ mod tests {
         fn a_window_grows_with_time_and_is_whole_again_after_its_recovery(
             peak in 1_u64..1_000_000_000, nanos in 0_u64..1_000_000_000_000, longer in 0_u64..1_000_000_000_000,
         ) {
-            let (cubic, peak) = (Cubic::default(), SegCount::new(peak));
+            let (cubic, peak) = (CubicConstants::default(), SegCount::new(peak));
             let at = |nanos| cubic.window_after(peak, Span::from_nanos(nanos));
             prop_assert!(at(nanos) <= at(nanos + longer));
-            prop_assert_eq!(cubic.window_after(peak, cubic.recovery(peak)), peak);
+            prop_assert_eq!(cubic.window_after(peak, cubic.recovery_time(peak)), peak);
         }
     }
 }

@@ -9,12 +9,12 @@ use super::in_bytes;
 use super::mathis::{reno_loss, reno_segments};
 
 /// The mean window (RFC 3649 §5): mss · 0.12 ÷ loss^0.835, and no less than Reno's.
-pub fn highspeed(loss: Ratio, mss: ByteCount) -> ByteCount {
+pub fn highspeed_window(loss: Ratio, mss: ByteCount) -> ByteCount {
     let own = RESPONSE / libm::pow(loss.get(), EXPONENT);
     in_bytes(own.max(reno_segments(loss)), loss, mss)
 }
 
-/// The loss, at most one, under which the mean window is `window`: [`highspeed`] solved for it.
+/// The loss, at most one, under which the mean window is `window`: [`highspeed_window`] solved for it.
 pub fn highspeed_tolerates(window: ByteCount, mss: ByteCount) -> Ratio {
     let segments = window.as_f64() / mss.as_f64();
     let own = libm::pow(RESPONSE / segments, 1.0 / EXPONENT);
@@ -37,7 +37,7 @@ const HIGH_WINDOW: f64 = 83_000.0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loss::reno;
+    use crate::loss::reno_window;
     use proptest::prelude::*;
 
     const UNIT: ByteCount = ByteCount::new(1000);
@@ -64,16 +64,16 @@ mod tests {
     fn up_to_38_segments_it_is_reno() {
         for exponent in [-2.0, -2.5, -2.98] {
             let loss = Ratio::new(libm::pow(10.0, exponent));
-            assert_eq!(highspeed(loss, UNIT), reno(loss, UNIT));
+            assert_eq!(highspeed_window(loss, UNIT), reno_window(loss, UNIT));
         }
-        assert!(highspeed(Ratio::new(9e-4), UNIT) > reno(Ratio::new(9e-4), UNIT));
+        assert!(highspeed_window(Ratio::new(9e-4), UNIT) > reno_window(Ratio::new(9e-4), UNIT));
     }
 
     proptest! {
         #[test]
         fn the_loss_that_a_window_tolerates_gives_that_window(segments in 3_u64..1_000_000_000) {
             let window = SegCount::new(segments).of_size(UNIT);
-            let again = highspeed(highspeed_tolerates(window, UNIT), UNIT);
+            let again = highspeed_window(highspeed_tolerates(window, UNIT), UNIT);
             prop_assert!((again.as_f64() - window.as_f64()).abs() <= 1.0 + window.as_f64() * 1e-9);
         }
 
@@ -81,7 +81,7 @@ mod tests {
         fn more_loss_is_never_a_larger_window_nor_a_larger_window_a_deeper_cut(
             loss in 0_f64..1.2, more in 0_f64..1.0, window: u64, larger: u64,
         ) {
-            prop_assert!(highspeed(Ratio::new(loss), UNIT) >= highspeed(Ratio::new(loss + more), UNIT));
+            prop_assert!(highspeed_window(Ratio::new(loss), UNIT) >= highspeed_window(Ratio::new(loss + more), UNIT));
             let kept = |segments| highspeed_backoff(SegCount::new(segments));
             prop_assert!(kept(window) <= kept(window.saturating_add(larger)));
             let tolerates = |bytes| highspeed_tolerates(ByteCount::new(bytes), UNIT);

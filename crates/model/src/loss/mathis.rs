@@ -43,12 +43,12 @@ impl MathisConstant {
     }
 
     /// The mean window under `loss`; nothing where every packet is lost.
-    pub fn window(self, loss: Ratio, mss: ByteCount) -> ByteCount {
+    pub fn mean_window(self, loss: Ratio, mss: ByteCount) -> ByteCount {
         in_bytes(self.get().get() / loss.get().sqrt(), loss, mss)
     }
 
     /// The loss that `rate` tolerates, at most one: (C · mss ÷ (rate · rtt))². A `rate` of zero tolerates any.
-    pub fn tolerates(self, rate: BitRate, rtt: Span, mss: ByteCount) -> Ratio {
+    pub fn tolerated_loss(self, rate: BitRate, rtt: Span, mss: ByteCount) -> Ratio {
         let bdp = rate.as_f64() / 8.0 * rtt.as_secs_f64();
         let share = self.get().get() * mss.as_f64() / bdp;
         Ratio::new((share * share).min(1.0))
@@ -56,12 +56,12 @@ impl MathisConstant {
 }
 
 /// The textbook's formula: mss · √(3/2) ÷ √loss, each packet acknowledged.
-pub fn mathis(loss: Ratio, mss: ByteCount) -> ByteCount {
-    MathisConstant::Periodic.window(loss, mss)
+pub fn mathis_window(loss: Ratio, mss: ByteCount) -> ByteCount {
+    MathisConstant::Periodic.mean_window(loss, mss)
 }
 
 /// Reno's response as the RFCs print it (RFC 3649, RFC 8312 table 1): mss · 1.2 ÷ √loss.
-pub fn reno(loss: Ratio, mss: ByteCount) -> ByteCount {
+pub fn reno_window(loss: Ratio, mss: ByteCount) -> ByteCount {
     in_bytes(reno_segments(loss), loss, mss)
 }
 
@@ -108,8 +108,8 @@ mod tests {
             (MathisConstant::One, 1e-6, "116.8 Mbit/s"),
             (MathisConstant::Periodic, 1e-6, "143.1 Mbit/s"),
         ] {
-            let window = constant.window(Ratio::new(loss), ByteCount::new(1460));
-            assert_eq!(window::rate(window, rtt).to_string(), rate);
+            let window = constant.mean_window(Ratio::new(loss), ByteCount::new(1460));
+            assert_eq!(window::rate_of_window(window, rtt).to_string(), rate);
         }
     }
 
@@ -125,7 +125,7 @@ mod tests {
         ] {
             let (rate, mss) = (BitRate::from_mbps(mbps), ByteCount::new(mss));
             assert_eq!(run_length(rate, rtt, mss).get(), packets);
-            assert_eq!(format!("{:.2e}", MathisConstant::Npad.tolerates(rate, rtt, mss).percent()), percent);
+            assert_eq!(format!("{:.2e}", MathisConstant::Npad.tolerated_loss(rate, rtt, mss).as_percent()), percent);
         }
     }
 
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn at_its_ends_the_inverse_stays_a_loss() {
         for constant in ALL {
-            let tolerates = |rate, rtt, mss| constant.tolerates(rate, rtt, ByteCount::new(mss)).get();
+            let tolerates = |rate, rtt, mss| constant.tolerated_loss(rate, rtt, ByteCount::new(mss)).get();
             assert!((tolerates(BitRate::ZERO, Span::from_secs(1), 1448) - 1.0).abs() < 1e-12);
             assert!((tolerates(window::UNBOUNDED, Span::ZERO, 1448) - 1.0).abs() < 1e-12);
             assert!(tolerates(window::UNBOUNDED, Span::MAX, 1) < 1e-30);
@@ -185,9 +185,9 @@ mod tests {
         ) {
             let (rate, rtt, mss) = (BitRate::from_bps(bps), Span::from_millis(millis), ByteCount::new(1448));
             for constant in ALL {
-                let loss = constant.tolerates(rate, rtt, mss);
+                let loss = constant.tolerated_loss(rate, rtt, mss);
                 prop_assume!(loss < Ratio::new(0.5));
-                let again = window::rate(constant.window(loss, mss), rtt);
+                let again = window::rate_of_window(constant.mean_window(loss, mss), rtt);
                 // A window is whole bytes.
                 let byte = 8.0 / rtt.as_secs_f64();
                 prop_assert!((again.as_f64() - rate.as_f64()).abs() <= byte + rate.as_f64() * 1e-9, "{again}, not \
@@ -199,7 +199,7 @@ mod tests {
         fn more_rate_or_a_longer_way_tolerates_less(bps: u64, more: u64, nanos: u64, longer: u64, mss: u64) {
             let at = |bps: u64, nanos: u64| (BitRate::from_bps(bps), Span::from_nanos(nanos), ByteCount::new(mss));
             for constant in ALL {
-                let tolerates = |(rate, rtt, mss)| constant.tolerates(rate, rtt, mss);
+                let tolerates = |(rate, rtt, mss)| constant.tolerated_loss(rate, rtt, mss);
                 prop_assert!(tolerates(at(bps, nanos)) >= tolerates(at(bps.saturating_add(more), nanos)));
                 prop_assert!(tolerates(at(bps, nanos)) >= tolerates(at(bps, nanos.saturating_add(longer))));
             }

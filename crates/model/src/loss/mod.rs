@@ -2,10 +2,10 @@
 //!
 //! | formula | losses | holds for |
 //! |---|---|---|
-//! | [`mathis()`], [`reno`] | one in 1/p packets, no timeout | Reno, p up to 1 % |
-//! | [`pftk`](pftk()), [`tfrc`] | bursts that end in timeouts too | Reno, p up to some 30 % |
-//! | [`Cubic`], [`cubic()`] | as Mathis | CUBIC, p up to 1 % |
-//! | [`highspeed()`] | as Mathis | `HighSpeed` TCP, p up to 1 % |
+//! | [`mathis_window()`], [`reno_window`] | one in 1/p packets, no timeout | Reno, p up to 1 % |
+//! | [`pftk_rate`](pftk()), [`tfrc_rate`] | bursts that end in timeouts too | Reno, p up to some 30 % |
+//! | [`CubicConstants`], [`cubic_window()`] | as Mathis | CUBIC, p up to 1 % |
+//! | [`highspeed_window()`] | as Mathis | `HighSpeed` TCP, p up to 1 % |
 //! | [`bbr`] | any, as it does not ask | BBR |
 //!
 //! Windows are those that no buffer cuts.
@@ -21,12 +21,12 @@ mod random;
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 pub(crate) use bbr::{ABSORBS as BBR_ABSORBS, PROBE_RTT_EVERY};
-pub use cubic::{Cubic, cubic};
-pub use highspeed::{highspeed, highspeed_backoff, highspeed_tolerates};
-pub use mathis::{MathisConstant, mathis, reno, run_length};
-pub(crate) use pftk::{Epoch, some_of, timeout_seconds, timeout_share};
-pub use pftk::{Flow, pftk, pftk_approximation, tfrc};
-pub(crate) use random::{Sight, together};
+pub use cubic::{CubicConstants, cubic_window};
+pub use highspeed::{highspeed_backoff, highspeed_tolerates, highspeed_window};
+pub use mathis::{MathisConstant, mathis_window, reno_window, run_length};
+pub(crate) use pftk::{LossEpoch, some_of, timeout_seconds, timeout_share};
+pub use pftk::{PftkFlow, pftk_approximation, pftk_rate, tfrc_rate};
+pub(crate) use random::{SeenLosses, smooth_min};
 
 /// Loss up to which the formulas without timeouts hold.
 pub(crate) const FORMULAS_HOLD_TO: f64 = 0.01;
@@ -46,7 +46,7 @@ pub enum CongestionControl {
 
 impl CongestionControl {
     /// The one of this name in `tcp_congestion_control`, if it has a formula here.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "reno" => Some(Self::Reno),
             "cubic" => Some(Self::Cubic),
@@ -57,7 +57,7 @@ impl CongestionControl {
     }
 
     /// The name of the congestion control as people write it.
-    pub const fn name(self) -> &'static str {
+    pub const fn display_name(self) -> &'static str {
         match self {
             Self::Reno => "Reno",
             Self::Cubic => "CUBIC",
@@ -76,39 +76,39 @@ impl CongestionControl {
 
     /// β: what is left of the window after a loss; for `HighSpeed` TCP the least, which it has as Reno up to 38
     /// segments.
-    pub(crate) fn backoff(self) -> f64 {
+    pub(crate) fn backoff_factor(self) -> f64 {
         match self {
             Self::Reno | Self::HighSpeed => 0.5,
-            Self::Cubic => Cubic::default().backoff.get(),
+            Self::Cubic => CubicConstants::default().backoff.get(),
             Self::Bbr => 1.0,
         }
     }
 
     /// The mean window under `loss`, or `None` where loss does not bound it: without loss, and for BBR below the ten
     /// percent that its model of the path absorbs. Above that BBR is taken as Reno, for want of a formula.
-    pub fn window(self, loss: Ratio, rtt: Span, mss: ByteCount) -> Option<ByteCount> {
+    pub fn mean_window(self, loss: Ratio, rtt: Span, mss: ByteCount) -> Option<ByteCount> {
         match self {
             _ if loss == Ratio::ZERO => None,
             Self::Bbr if loss.get() <= BBR_ABSORBS => None,
-            Self::Cubic => Some(cubic(loss, rtt, mss)),
-            Self::HighSpeed => Some(highspeed(loss, mss)),
-            Self::Reno | Self::Bbr => Some(reno(loss, mss)),
+            Self::Cubic => Some(cubic_window(loss, rtt, mss)),
+            Self::HighSpeed => Some(highspeed_window(loss, mss)),
+            Self::Reno | Self::Bbr => Some(reno_window(loss, mss)),
         }
     }
 
     /// The shortest drop-tail queue, in BDPs, with which one stream keeps the link full across a back-off:
     /// (1 − β) ÷ β.
     pub fn queue_needed(self) -> Ratio {
-        Ratio::new((1.0 - self.backoff()) / self.backoff())
+        Ratio::new((1.0 - self.backoff_factor()) / self.backoff_factor())
     }
 
     /// Share of the link that `streams` fill where there is no queue at all, one of them backing off at a time
     /// (Altman et al. 2006): 1 − 1 ÷ (1 + (1 + β) ÷ (1 − β) · streams).
     pub fn utilisation_without_queue(self, streams: u16) -> Ratio {
-        if self.backoff() >= 1.0 {
+        if self.backoff_factor() >= 1.0 {
             return Ratio::ONE;
         }
-        let gain = (1.0 + self.backoff()) / (1.0 - self.backoff()) * f64::from(streams.max(1));
+        let gain = (1.0 + self.backoff_factor()) / (1.0 - self.backoff_factor()) * f64::from(streams.max(1));
         Ratio::new(1.0 - 1.0 / (1.0 + gain))
     }
 }
@@ -140,13 +140,14 @@ mod tests {
         ] {
             assert_eq!(format!("{:.2}", control.queue_needed().get()), queue);
             let got = [1, 2, 4, 8, 16].map(|n| format!("{:.3}", control.utilisation_without_queue(n).get()));
-            assert_eq!(got, without, "{}", control.name());
+            assert_eq!(got, without, "{}", control.display_name());
         }
     }
 
     #[test]
     fn bbr_absorbs_what_halves_the_others() {
-        let window = |control: CongestionControl, loss| control.window(Ratio::new(loss), Span::from_millis(100), UNIT);
+        let window =
+            |control: CongestionControl, loss| control.mean_window(Ratio::new(loss), Span::from_millis(100), UNIT);
         assert_eq!(window(CongestionControl::Bbr, 0.05), None);
         assert!(window(CongestionControl::Bbr, 0.25).is_some());
         assert!(window(CongestionControl::Cubic, 0.05).is_some());
@@ -157,11 +158,11 @@ mod tests {
     fn formulas_at_their_ends() {
         let all = |loss, mss| {
             [
-                mathis(loss, mss),
-                reno(loss, mss),
-                cubic(loss, Span::MAX, mss),
-                cubic(loss, Span::ZERO, mss),
-                highspeed(loss, mss),
+                mathis_window(loss, mss),
+                reno_window(loss, mss),
+                cubic_window(loss, Span::MAX, mss),
+                cubic_window(loss, Span::ZERO, mss),
+                highspeed_window(loss, mss),
             ]
         };
         assert_eq!(all(Ratio::ONE, UNIT), [ByteCount::ZERO; 5]);
@@ -178,11 +179,11 @@ mod tests {
             for control in [CongestionControl::Reno, CongestionControl::Cubic, CongestionControl::Bbr] {
                 let rate = |loss: f64, millis: u64| {
                     let rtt = Span::from_millis(millis);
-                    control.window(Ratio::new(loss), rtt, UNIT).map_or(window::UNBOUNDED, |w| window::rate(w, rtt))
+                    control.mean_window(Ratio::new(loss), rtt, UNIT).map_or(window::UNBOUNDED, |w| window::rate_of_window(w, rtt))
                 };
                 prop_assert!(rate(loss, millis) >= rate(loss + more, millis));
                 // Windows are whole bytes, so a rate may be off by one in its thousandths of a segment.
-                prop_assert!(rate(loss, millis).scaled(1.001) >= rate(loss, millis + longer));
+                prop_assert!(rate(loss, millis).scale_by(1.001) >= rate(loss, millis + longer));
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::window;
 
 /// A connection as these formulas see it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Flow {
+pub struct PftkFlow {
     /// Payload of a segment.
     pub mss: ByteCount,
     /// Round-trip time, without what the flow itself queues.
@@ -25,8 +25,8 @@ pub struct Flow {
     pub max_window: Option<ByteCount>,
 }
 
-impl Flow {
-    pub(crate) fn b(&self) -> f64 {
+impl PftkFlow {
+    pub(crate) fn segments_per_ack(&self) -> f64 {
         f64::from(self.acknowledged_together.max(1))
     }
 
@@ -37,10 +37,10 @@ impl Flow {
 
     /// One largest window per round trip.
     fn window_rate(&self) -> BitRate {
-        self.max_window.map_or(window::UNBOUNDED, |bytes| window::rate(bytes, self.rtt))
+        self.max_window.map_or(window::UNBOUNDED, |bytes| window::rate_of_window(bytes, self.rtt))
     }
 
-    fn rate(&self, segments_per_second: f64) -> BitRate {
+    fn bit_rate(&self, segments_per_second: f64) -> BitRate {
         BitRate::from_bps_f64(segments_per_second * self.mss.as_f64() * 8.0)
     }
 }
@@ -50,36 +50,36 @@ impl Flow {
 /// Without loss it is the largest window per round trip; where all is lost it is nothing. More loss never gives more as
 /// long as a timeout is longer than a round trip, but for a step where the largest window begins to bind: the paper's
 /// two branches differ there by (2 − b) ÷ 4 of a round trip in some b · W/2, at most 1.4 percent at 35 segments.
-pub fn pftk(flow: &Flow, loss: Ratio) -> BitRate {
-    outside(flow, loss).unwrap_or_else(|p| {
-        let epoch = Epoch::of(flow, p);
+pub fn pftk_rate(flow: &PftkFlow, loss: Ratio) -> BitRate {
+    edge_rate(flow, loss).unwrap_or_else(|p| {
+        let epoch = LossEpoch::from_loss(flow, p);
         let sent = (1.0 - p) / p + epoch.peak + epoch.timeout / (1.0 - p);
-        flow.rate(sent / epoch.seconds).min(flow.window_rate())
+        flow.bit_rate(sent / epoch.seconds).min(flow.window_rate())
     })
 }
 
 /// The approximation: min(W ÷ RTT, 1 ÷ (RTT · √(2bp/3) + T₀ · min(1, 3√(3bp/8)) · p(1 + 32p²))).
 ///
-/// Within a few percent of [`pftk()`] up to 5 % loss where the largest window is far away.
-pub fn pftk_approximation(flow: &Flow, loss: Ratio) -> BitRate {
-    outside(flow, loss).unwrap_or_else(|p| {
-        let doubled = (3.0 * (3.0 * flow.b() * p / 8.0).sqrt()).min(1.0);
-        flow.rate(1.0 / seconds_a_segment(flow, p, doubled)).min(flow.window_rate())
+/// Within a few percent of [`pftk_rate()`] up to 5 % loss where the largest window is far away.
+pub fn pftk_approximation(flow: &PftkFlow, loss: Ratio) -> BitRate {
+    edge_rate(flow, loss).unwrap_or_else(|p| {
+        let doubled = (3.0 * (3.0 * flow.segments_per_ack() * p / 8.0).sqrt()).min(1.0);
+        flow.bit_rate(1.0 / seconds_a_segment(flow, p, doubled)).min(flow.window_rate())
     })
 }
 
 /// TFRC's rate (RFC 5348 §3.1): the approximation with b = 1 and a timeout of four round trips, which RFC 5348
 /// recommends, and without the bound of one on the share of timeouts.
-pub fn tfrc(loss: Ratio, mss: ByteCount, rtt: Span) -> BitRate {
-    let flow = Flow { mss, rtt, rto: rtt * 4, acknowledged_together: 1, max_window: None };
-    outside(&flow, loss).unwrap_or_else(|p| {
+pub fn tfrc_rate(loss: Ratio, mss: ByteCount, rtt: Span) -> BitRate {
+    let flow = PftkFlow { mss, rtt, rto: rtt * 4, acknowledged_together: 1, max_window: None };
+    edge_rate(&flow, loss).unwrap_or_else(|p| {
         let doubled = 3.0 * (3.0 * p / 8.0).sqrt();
-        flow.rate(1.0 / seconds_a_segment(&flow, p, doubled))
+        flow.bit_rate(1.0 / seconds_a_segment(&flow, p, doubled))
     })
 }
 
 /// The rate where there is no loss or nothing else; elsewhere the loss, kept large enough that 1 ÷ p is finite.
-fn outside(flow: &Flow, loss: Ratio) -> Result<BitRate, f64> {
+fn edge_rate(flow: &PftkFlow, loss: Ratio) -> Result<BitRate, f64> {
     match loss {
         _ if loss >= Ratio::ONE || flow.mss == ByteCount::ZERO => Ok(BitRate::ZERO),
         Ratio::ZERO => Ok(flow.window_rate()),
@@ -87,13 +87,13 @@ fn outside(flow: &Flow, loss: Ratio) -> Result<BitRate, f64> {
     }
 }
 
-fn seconds_a_segment(flow: &Flow, p: f64, timeouts: f64) -> f64 {
-    let by_duplicates = flow.rtt.as_secs_f64() * (2.0 * flow.b() * p / 3.0).sqrt();
+fn seconds_a_segment(flow: &PftkFlow, p: f64, timeouts: f64) -> f64 {
+    let by_duplicates = flow.rtt.as_secs_f64() * (2.0 * flow.segments_per_ack() * p / 3.0).sqrt();
     by_duplicates + flow.rto.as_secs_f64() * timeouts * p * (1.0 + 32.0 * p * p)
 }
 
 /// From one loss event to the next.
-pub(crate) struct Epoch {
+pub(crate) struct LossEpoch {
     /// Mean window, in segments, at which it ends.
     pub(crate) peak: f64,
     /// Q: how probable it is that it ends in a timeout.
@@ -102,10 +102,10 @@ pub(crate) struct Epoch {
     pub(crate) seconds: f64,
 }
 
-impl Epoch {
+impl LossEpoch {
     /// For 0 < `p` < 1.
-    pub(crate) fn of(flow: &Flow, p: f64) -> Self {
-        let b = flow.b();
+    pub(crate) fn from_loss(flow: &PftkFlow, p: f64) -> Self {
+        let b = flow.segments_per_ack();
         let unbound = unbound_window(b, p);
         let peak = unbound.min(flow.max_segments());
         let rounds = if unbound < flow.max_segments() {
@@ -133,7 +133,7 @@ pub(crate) fn timeout_share(p: f64, w: f64) -> f64 {
 
 /// Mean length of a run of timeouts, each twice as long as the one before up to the sixth (eq. 28): T₀ · f(p) ÷ (1 −
 /// p).
-pub(crate) fn timeout_seconds(flow: &Flow, p: f64) -> f64 {
+pub(crate) fn timeout_seconds(flow: &PftkFlow, p: f64) -> f64 {
     let backed_off = 1.0 + p * (1.0 + p * (2.0 + p * (4.0 + p * (8.0 + p * (16.0 + p * 32.0)))));
     flow.rto.as_secs_f64() * backed_off / (1.0 - p)
 }
@@ -148,8 +148,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn flow(b: u16, rto_millis: u64) -> Flow {
-        Flow {
+    fn flow(b: u16, rto_millis: u64) -> PftkFlow {
+        PftkFlow {
             mss: ByteCount::new(1460),
             rtt: Span::from_millis(100),
             rto: Span::from_millis(rto_millis),
@@ -166,7 +166,7 @@ mod tests {
     fn five_losses_over_a_tenth_of_a_second() {
         let delayed = flow(2, 1000);
         let quick = flow(1, 400);
-        let bounded = Flow { max_window: Some(delayed.mss.scaled(45.0)), ..delayed };
+        let bounded = PftkFlow { max_window: Some(delayed.mss.scale_by(45.0)), ..delayed };
         for (loss, printed) in [
             (1e-6, [101.1, 101.1, 143.0, 5.253, 143.0]),
             (1e-4, [10.06, 10.09, 14.26, 4.968, 14.29]),
@@ -176,11 +176,11 @@ mod tests {
         ] {
             let p = Ratio::new(loss);
             let got = [
-                pftk(&delayed, p),
+                pftk_rate(&delayed, p),
                 pftk_approximation(&delayed, p),
-                pftk(&quick, p),
-                pftk(&bounded, p),
-                tfrc(p, quick.mss, quick.rtt),
+                pftk_rate(&quick, p),
+                pftk_rate(&bounded, p),
+                tfrc_rate(p, quick.mss, quick.rtt),
             ];
             for (got, printed) in got.into_iter().zip(printed) {
                 assert_eq!(significant(got, 4), format!("{printed:.3e}"), "at {loss}");
@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn timeouts_cost_two_thirds_of_the_textbook_at_five_percent() {
         let flow = flow(2, 1000);
-        let textbook = window::rate(super::super::mathis(Ratio::new(0.05), flow.mss), flow.rtt);
-        assert_eq!(format!("{:.2}", pftk(&flow, Ratio::new(0.05)).relative_to(textbook)), "0.34");
+        let textbook = window::rate_of_window(super::super::mathis_window(Ratio::new(0.05), flow.mss), flow.rtt);
+        assert_eq!(format!("{:.2}", pftk_rate(&flow, Ratio::new(0.05)).relative_to(textbook)), "0.34");
     }
 
     /// A round of w packets, each lost with p and all after it lost too, then as many as arrived, lost likewise: a
@@ -216,24 +216,24 @@ mod tests {
     #[test]
     fn formulas_at_their_ends() {
         let free = flow(2, 1000);
-        let bound = Flow { max_window: Some(ByteCount::new(65_535)), ..free };
-        for formula in [pftk, pftk_approximation] {
+        let bound = PftkFlow { max_window: Some(ByteCount::new(65_535)), ..free };
+        for formula in [pftk_rate, pftk_approximation] {
             assert_eq!(formula(&free, Ratio::ZERO), window::UNBOUNDED);
-            assert_eq!(formula(&bound, Ratio::ZERO), window::rate(ByteCount::new(65_535), bound.rtt));
+            assert_eq!(formula(&bound, Ratio::ZERO), window::rate_of_window(ByteCount::new(65_535), bound.rtt));
             assert_eq!(formula(&free, Ratio::ONE), BitRate::ZERO);
-            assert_eq!(formula(&Flow { mss: ByteCount::ZERO, ..free }, Ratio::ZERO), BitRate::ZERO);
+            assert_eq!(formula(&PftkFlow { mss: ByteCount::ZERO, ..free }, Ratio::ZERO), BitRate::ZERO);
             assert_eq!(formula(&free, Ratio::new(5e-324)), window::UNBOUNDED);
         }
-        assert_eq!(tfrc(Ratio::ZERO, free.mss, free.rtt), window::UNBOUNDED);
-        assert_eq!(tfrc(Ratio::ONE, free.mss, free.rtt), BitRate::ZERO);
+        assert_eq!(tfrc_rate(Ratio::ZERO, free.mss, free.rtt), window::UNBOUNDED);
+        assert_eq!(tfrc_rate(Ratio::ONE, free.mss, free.rtt), BitRate::ZERO);
     }
 
     prop_compose! {
         fn flows()(
             mss in 1_u64..65_536, rtt in 1_u64..10_000_000_000, above in 1_000_000_u64..60_000_000_000, b in 0_u16..4,
             max in proptest::option::of(1_u64..1_000_000_000),
-        ) -> Flow {
-            Flow {
+        ) -> PftkFlow {
+            PftkFlow {
                 mss: ByteCount::new(mss),
                 rtt: Span::from_nanos(rtt),
                 rto: Span::from_nanos(rtt + above),
@@ -247,14 +247,14 @@ mod tests {
         #[test]
         fn more_loss_is_never_faster(flow in flows(), exponent in -9_f64..0.0, more in 1_f64..3.0) {
             let (less, more) = (libm::pow(10.0, exponent), libm::pow(10.0, exponent) * more);
-            let falls = |formula: fn(&Flow, Ratio) -> BitRate, slack: f64| {
-                formula(&flow, Ratio::new(less)).scaled(slack).bps() + 1 >= formula(&flow, Ratio::new(more)).bps()
+            let falls = |formula: fn(&PftkFlow, Ratio) -> BitRate, slack: f64| {
+                formula(&flow, Ratio::new(less)).scale_by(slack).bps() + 1 >= formula(&flow, Ratio::new(more)).bps()
             };
             prop_assert!(falls(pftk_approximation, 1.0 + 1e-9));
-            prop_assert!(falls(|flow, loss| tfrc(loss, flow.mss, flow.rtt), 1.0 + 1e-9));
+            prop_assert!(falls(|flow, loss| tfrc_rate(loss, flow.mss, flow.rtt), 1.0 + 1e-9));
             // Where the largest window begins to bind: see the step above, which is the larger the smaller the window.
             let step = if flow.max_window.is_some() { 1.0 / flow.max_segments() } else { 1e-9 };
-            prop_assert!(falls(pftk, 1.0 + step));
+            prop_assert!(falls(pftk_rate, 1.0 + step));
         }
 
         #[test]
@@ -263,13 +263,13 @@ mod tests {
         ) {
             let loss = Ratio::new(libm::pow(10.0, exponent));
             let longer = Span::from_nanos(longer);
-            for formula in [pftk, pftk_approximation] {
-                let rate = formula(&flow, loss).scaled(1.0 + 1e-9).bps() + 1;
-                for worse in [Flow { rtt: flow.rtt + longer, ..flow }, Flow { rto: flow.rto + longer, ..flow }] {
+            for formula in [pftk_rate, pftk_approximation] {
+                let rate = formula(&flow, loss).scale_by(1.0 + 1e-9).bps() + 1;
+                for worse in [PftkFlow { rtt: flow.rtt + longer, ..flow }, PftkFlow { rto: flow.rto + longer, ..flow }] {
                     prop_assert!(rate >= formula(&worse, loss).bps());
                 }
             }
-            let half = Flow { max_window: flow.max_window.map(|window| window.scaled(0.5)), ..flow };
+            let half = PftkFlow { max_window: flow.max_window.map(|window| window.scale_by(0.5)), ..flow };
             prop_assert!(pftk_approximation(&flow, loss) >= pftk_approximation(&half, loss));
         }
 
@@ -277,7 +277,7 @@ mod tests {
         fn any_input_gives_a_rate(
             mss: u64, rtt: u64, rto: u64, b: u16, max: Option<u64>, loss in proptest::num::f64::ANY,
         ) {
-            let flow = Flow {
+            let flow = PftkFlow {
                 mss: ByteCount::new(mss),
                 rtt: Span::from_nanos(rtt),
                 rto: Span::from_nanos(rto),
@@ -285,8 +285,8 @@ mod tests {
                 max_window: max.map(ByteCount::new),
             };
             let loss = Ratio::new(loss);
-            let _ = tfrc(loss, flow.mss, flow.rtt);
-            for rate in [pftk(&flow, loss), pftk_approximation(&flow, loss)] {
+            let _ = tfrc_rate(loss, flow.mss, flow.rtt);
+            for rate in [pftk_rate(&flow, loss), pftk_approximation(&flow, loss)] {
                 prop_assert!(rate <= flow.window_rate());
             }
         }

@@ -7,8 +7,11 @@
 
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use super::{BBR_ABSORBS, CongestionControl, Cubic, FORMULAS_HOLD_TO, Flow, MathisConstant, highspeed, in_bytes, pftk};
-use crate::{Likely, window};
+use super::{
+    BBR_ABSORBS, CongestionControl, CubicConstants, FORMULAS_HOLD_TO, MathisConstant, PftkFlow, highspeed_window,
+    in_bytes, pftk_rate,
+};
+use crate::{LikelyFactor, window};
 
 /// Mean window ÷ CUBIC's formula for even losses, where the window is CUBIC's own.
 const CUBIC_AT_RANDOM: f64 = 1.15;
@@ -20,36 +23,36 @@ const CUBIC_LAGS: f64 = 3.0;
 const MIN_RTO: Span = Span::from_millis(200);
 /// Error of the formula itself: recoveries that last, segments sent in trains, acknowledgements that wait.
 const FORMULA: f64 = 0.15;
-/// Beyond one percent, the same for [`pftk()`], which knows neither SACK nor tail loss probes.
+/// Beyond one percent, the same for [`pftk_rate()`], which knows neither SACK nor tail loss probes.
 const FORMULA_WITH_TIMEOUTS: f64 = 0.6;
 /// Standard deviations that an interval covers to either side: 19 of 20 transfers.
 const COVERED: f64 = 2.0;
 
 impl CongestionControl {
     /// The mean window under `loss` that comes at random, or `None` where loss does not bound it: as
-    /// [`CongestionControl::window`] says, whose losses are even.
+    /// [`CongestionControl::mean_window`] says, whose losses are even.
     ///
     /// Even losses cut a window that is always the same; random ones leave some windows alone for long, and these send
     /// most: Reno's mean is 1.09 times that of even losses, CUBIC's 0.9 to 1.25 times. Beyond one percent timeouts
-    /// decide, and it is [`pftk()`] with every segment acknowledged and Linux's least timeout where that is less.
+    /// decide, and it is [`pftk_rate()`] with every segment acknowledged and Linux's least timeout where that is less.
     pub fn window_at_random(self, loss: Ratio, rtt: Span, mss: ByteCount) -> Option<ByteCount> {
         let own = match self {
             _ if loss == Ratio::ZERO => return None,
             Self::Bbr if loss.get() <= BBR_ABSORBS => return None,
             Self::Cubic => {
-                let curve = Cubic::default().own_segments(loss, rtt) * CUBIC_AT_RANDOM;
+                let curve = CubicConstants::default().own_segments(loss, rtt) * CUBIC_AT_RANDOM;
                 let as_reno = CUBIC_AS_RENO / loss.get().sqrt();
-                in_bytes(either(curve, (as_reno - CUBIC_LAGS).max(as_reno / 2.0)), loss, mss)
+                in_bytes(smooth_max(curve, (as_reno - CUBIC_LAGS).max(as_reno / 2.0)), loss, mss)
             }
             // Not simulated: even losses, which promise less.
-            Self::HighSpeed => highspeed(loss, mss),
-            Self::Reno | Self::Bbr => MathisConstant::Random.window(loss, mss),
+            Self::HighSpeed => highspeed_window(loss, mss),
+            Self::Reno | Self::Bbr => MathisConstant::Random.mean_window(loss, mss),
         };
         Some(if loss.get() > FORMULAS_HOLD_TO { own.min(with_timeouts(loss, rtt, mss)) } else { own })
     }
 
     /// Standard deviation ÷ mean of a rate over one loss; over n losses it is so much less by √n.
-    fn scatter(self) -> f64 {
+    fn rate_deviation(self) -> f64 {
         match self {
             Self::Reno | Self::Bbr => 0.52,
             Self::Cubic | Self::HighSpeed => 0.85,
@@ -58,31 +61,31 @@ impl CongestionControl {
 }
 
 /// A window that follows the larger of two, and now this, now that where they are close: (a⁶ + b⁶)^⅙.
-fn either(a: f64, b: f64) -> f64 {
+fn smooth_max(a: f64, b: f64) -> f64 {
     let (least, most) = if a < b { (a, b) } else { (b, a) };
     let cubed = (least / most) * (least / most) * (least / most);
     if cubed.is_finite() { most * libm::cbrt((1.0 + cubed * cubed).sqrt()) } else { most }
 }
 
-/// Returns the bytes that [`pftk()`] has in flight where each segment is acknowledged.
+/// Returns the bytes that [`pftk_rate()`] has in flight where each segment is acknowledged.
 fn with_timeouts(loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
-    let flow = Flow { mss, rtt, rto: rtt + MIN_RTO, acknowledged_together: 1, max_window: None };
-    window::bdp(pftk(&flow, loss), rtt)
+    let flow = PftkFlow { mss, rtt, rto: rtt + MIN_RTO, acknowledged_together: 1, max_window: None };
+    window::bdp(pftk_rate(&flow, loss), rtt)
 }
 
 /// The losses that a transfer should see.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Sight {
+pub(crate) struct SeenLosses {
     /// In steady state, of all streams together.
     pub(crate) steady: f64,
     /// Before it, of all streams together: those that bring windows down from where slow start left them.
     pub(crate) descent: f64,
 }
 
-impl Sight {
+impl SeenLosses {
     /// Losses of one stream on the way down from `peak` to `mean` segments.
-    pub(crate) fn descent(control: CongestionControl, peak: f64, mean: f64) -> f64 {
-        (libm::log(peak / mean) / -libm::log(control.backoff())).max(0.0)
+    pub(crate) fn descent_losses(control: CongestionControl, peak: f64, mean: f64) -> f64 {
+        (libm::log(peak / mean) / -libm::log(control.backoff_factor())).max(0.0)
     }
 
     /// Returns the interval of the rate of a transfer that sees these losses, as shares of that of
@@ -90,11 +93,11 @@ impl Sight {
     ///
     /// Packets sent are losses seen ÷ p, whatever the congestion control: so chance leaves ± twice the scatter ÷
     /// √losses, and the descent, which takes next to no time, adds its losses to those of the steady state.
-    pub(crate) fn likely(self, control: CongestionControl, loss: Ratio) -> Likely {
+    pub(crate) fn likely_rate(self, control: CongestionControl, loss: Ratio) -> LikelyFactor {
         let formula = if loss.get() > FORMULAS_HOLD_TO { FORMULA_WITH_TIMEOUTS } else { FORMULA };
-        let chance = COVERED * control.scatter() / self.steady.sqrt();
+        let chance = COVERED * control.rate_deviation() / self.steady.sqrt();
         let apart = (formula * formula + chance * chance).sqrt();
-        Likely::new(1.0 / (1.0 + apart), 1.0, 1.0 + apart + self.descent / self.steady)
+        LikelyFactor::new(1.0 / (1.0 + apart), 1.0, 1.0 + apart + self.descent / self.steady)
     }
 }
 
@@ -103,7 +106,7 @@ impl Sight {
 /// A window that loss keeps swinging is cut at its peaks by whatever else bounds it, so the mean is below either. The
 /// exponent fits the simulation to four percent where a ≤ 0.5 b or a ≥ 2 b and to eight between, for Reno and CUBIC,
 /// for a window's bound and for a link with a queue; where the two are equal it gives 0.79.
-pub(crate) fn together(a: f64, b: f64) -> f64 {
+pub(crate) fn smooth_min(a: f64, b: f64) -> f64 {
     let (least, most) = if a < b { (a, b) } else { (b, a) };
     if most == 0.0 {
         return 0.0;
@@ -182,7 +185,7 @@ mod tests {
 
         /// Cuts the window after a loss.
         fn cut(&mut self) -> u64 {
-            let keeps = self.control.backoff();
+            let keeps = self.control.backoff_factor();
             let converges = if self.size < self.curve.last_peak { f64::midpoint(1.0, keeps) } else { 1.0 };
             self.curve.last_peak = (self.size as f64 * converges) as u64;
             self.curve.since = None;
@@ -332,7 +335,7 @@ mod tests {
             assert!(
                 (simulated / expected - 1.0).abs() < 0.08,
                 "{} at {p} over {rtt} s: {simulated:.1} simulated, {expected:.1} by the formula",
-                control.name()
+                control.display_name()
             );
         }
     }
@@ -346,7 +349,11 @@ mod tests {
             let middle = mean(&blocks);
             let variance = mean(&blocks.iter().map(|block| (block - middle) * (block - middle)).collect::<Vec<_>>());
             let scatter = variance.sqrt() / middle * 20_f64.sqrt();
-            assert!((scatter / control.scatter() - 1.0).abs() < 0.15, "{}: {scatter:.2}", control.name());
+            assert!(
+                (scatter / control.rate_deviation() - 1.0).abs() < 0.15,
+                "{}: {scatter:.2}",
+                control.display_name()
+            );
         }
     }
 
@@ -357,11 +364,11 @@ mod tests {
             for (times, within) in [(0.3, 0.05), (0.5, 0.05), (0.7, 0.08), (1.0, 0.08), (1.4, 0.08), (2.0, 0.05)] {
                 let bound = (free * times) as u64;
                 let bounded = simulated(control, p, rtt, bound, 3_000);
-                let expected = together(free, bound as f64);
+                let expected = smooth_min(free, bound as f64);
                 assert!(
                     (bounded / expected - 1.0).abs() < within,
                     "{} bound at {times}: {bounded:.1} simulated, {expected:.1} by the formula",
-                    control.name()
+                    control.display_name()
                 );
             }
         }
@@ -375,7 +382,7 @@ mod tests {
     #[test]
     fn few_losses_leave_much_open() {
         let of = |steady, descent| {
-            let likely = Sight { steady, descent }.likely(CongestionControl::Cubic, Ratio::new(1e-4));
+            let likely = SeenLosses { steady, descent }.likely_rate(CongestionControl::Cubic, Ratio::new(1e-4));
             format!("{:.2} {:.2}", likely.low.get(), likely.high.get())
         };
         // Two losses after a slow start to the full gigabit: 2.5 to 6.6 times the mean was measured.
@@ -401,22 +408,22 @@ mod tests {
                 let rate = |loss: f64, millis: u64| {
                     let rtt = Span::from_millis(millis);
                     let window = control.window_at_random(Ratio::new(loss), rtt, ByteCount::new(1_000_000));
-                    window.map_or(window::UNBOUNDED, |window| window::rate(window, rtt))
+                    window.map_or(window::UNBOUNDED, |window| window::rate_of_window(window, rtt))
                 };
                 prop_assert!(rate(loss, millis) >= rate(loss + more, millis));
-                prop_assert!(rate(loss, millis).scaled(1.001) >= rate(loss, millis + longer));
+                prop_assert!(rate(loss, millis).scale_by(1.001) >= rate(loss, millis + longer));
             }
         }
 
         #[test]
         fn an_interval_holds_its_middle(steady in 0.0_f64..1e12, descent in 0.0_f64..1e3, loss in 0.0_f64..1.0) {
-            let likely = Sight { steady, descent }.likely(CongestionControl::Reno, Ratio::new(loss));
+            let likely = SeenLosses { steady, descent }.likely_rate(CongestionControl::Reno, Ratio::new(loss));
             prop_assert!(likely.low <= likely.mid && likely.mid <= likely.high);
         }
 
         #[test]
         fn two_ceilings_leave_less_than_either(a in 0.0_f64..1e19, b in 0.0_f64..1e19) {
-            let both = together(a, b);
+            let both = smooth_min(a, b);
             prop_assert!(both <= a.min(b) && both >= 0.79 * a.min(b));
         }
     }

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fullpipe_control::{
-    Network, PendingClients, PendingPlace, QueueBudget, QueueShare, StalledBytes, available_quota, client_networks,
-    client_prefix, is_admitted,
+    AddressPrefix, PendingClients, PendingPlace, QueueBudget, QueueShare, StalledBytes, available_quota,
+    client_networks, client_prefix, is_admitted,
 };
-use fullpipe_iperf::{ErrorNumber, Refusal};
+use fullpipe_iperf::{ErrorNumber, TestRefusal};
 use fullpipe_record::Request;
-use fullpipe_units::{BitRate, ByteCount, Span, counted};
+use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
 /// Limits of what may be under way at once, for one address or in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quota {
+pub struct AdmissionQuota {
     /// Pending connections: those that have not been classified yet.
     pub pending: u32,
     /// Tests under way.
@@ -31,30 +31,30 @@ pub struct Quota {
 
 /// The limits of a server. The defaults are ample even for many users behind one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Networks that may connect; all if empty.
-    pub allow: Vec<Network>,
+    pub allow: Vec<AddressPrefix>,
     /// Networks that may not connect, even if `allow` contains them.
-    pub deny: Vec<Network>,
+    pub deny: Vec<AddressPrefix>,
     /// Limits of one client prefix: one IPv4 address, or one /64 network of IPv6.
-    pub address: Quota,
+    pub address: AdmissionQuota,
     /// Limits of all clients together.
-    pub total: Quota,
+    pub total: AdmissionQuota,
     /// Maximum duration of a test; `None` for that of the protocol.
     pub duration: Option<Span>,
     /// Maximum bytes of a test, in both directions together; `None` for no limit.
     pub bytes: Option<ByteCount>,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     /// Returns 64 tests, 256 streams and 128 pending connections for each address, and 1024 tests, 2048 streams and
     /// 4096 pending connections in total.
     fn default() -> Self {
         Self {
             allow: Vec::new(),
             deny: Vec::new(),
-            address: Quota { pending: 128, tests: 64, streams: 256, rate: None },
-            total: Quota { pending: 4096, tests: 1024, streams: 2048, rate: None },
+            address: AdmissionQuota { pending: 128, tests: 64, streams: 256, rate: None },
+            total: AdmissionQuota { pending: 4096, tests: 1024, streams: 2048, rate: None },
             duration: None,
             bytes: None,
         }
@@ -63,7 +63,7 @@ impl Default for Limits {
 
 /// The reason for which a client is rejected before it can ask for anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rejection {
+pub(super) enum ClientRejection {
     /// The client's address is not allowed to connect.
     Denied,
     /// The client's address, or all clients together, have reached the quota of pending connections
@@ -77,9 +77,9 @@ pub(super) enum Rejection {
     Unknown,
 }
 
-impl Rejection {
+impl ClientRejection {
     /// Returns the reason as a clause that fits after "because".
-    pub(super) const fn reason(self) -> &'static str {
+    pub(super) const fn reason_text(self) -> &'static str {
         match self {
             Self::Denied => "its address is not allowed to connect",
             Self::QuotaExceeded => "the limit of pending connections or tests is reached",
@@ -90,55 +90,55 @@ impl Rejection {
     }
 }
 
-/// The admission control of a server. Whatever is admitted holds a [`Permit`].
+/// The admission control of a server. Whatever is admitted holds a [`AdmissionPermit`].
 #[derive(Debug)]
 pub(super) struct Admission {
-    limits: Limits,
+    limits: ServerLimits,
     /// Number of connections, of any kind, for which there are descriptors.
     max_connections: u32,
     /// The kernel memory that stalled loads hold.
     queues: Arc<QueueBudget>,
     pending: PendingClients,
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<AdmissionState>>,
 }
 
 /// A connection that is not classified yet.
 #[derive(Debug)]
 pub(super) struct PendingConnection {
-    pub(super) permit: Permit,
+    pub(super) permit: AdmissionPermit,
     /// The place of the connection, which a newcomer may take.
     pub(super) place: PendingPlace,
 }
 
 /// A share of the quotas that is in use; dropping it releases the share.
 #[derive(Debug)]
-pub(super) struct Permit {
-    state: Rc<RefCell<State>>,
+pub(super) struct AdmissionPermit {
+    state: Rc<RefCell<AdmissionState>>,
     client: IpAddr,
     client_prefix: u128,
     number: u64,
-    usage: Usage,
+    usage: QuotaUsage,
 }
 
 /// The permits that are in use.
 #[derive(Debug, Default)]
-struct State {
-    total: Usage,
-    prefixes: HashMap<u128, Usage>,
+struct AdmissionState {
+    total: QuotaUsage,
+    prefixes: HashMap<u128, QuotaUsage>,
     /// Usage of the wider networks that may be of one site.
-    sites: HashMap<Network, Usage>,
+    sites: HashMap<AddressPrefix, QuotaUsage>,
     /// Number of permits granted so far.
     permits: u64,
     /// The loads under way, by the numbers of their permits.
-    loads: HashMap<u64, Load>,
+    loads: HashMap<u64, AdmittedLoad>,
 }
 
 /// A load under way, as it was last measured.
 #[derive(Debug)]
-struct Load {
+struct AdmittedLoad {
     client_prefix: u128,
     streams: u32,
-    activity: Activity,
+    activity: LoadActivity,
     queues: QueueShare,
     /// True if it must end to make room for others.
     evicted: bool,
@@ -146,7 +146,7 @@ struct Load {
 
 /// The recent activity of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Activity {
+pub(super) struct LoadActivity {
     pub(super) rate: BitRate,
     /// Time for which it has made hardly any progress.
     pub(super) idle: Span,
@@ -159,7 +159,7 @@ const MAX_IDLE: Span = Span::from_secs(10);
 
 /// A usage of the quotas: of one permit, of a client prefix, or in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Usage {
+struct QuotaUsage {
     pending: u32,
     tests: u32,
     streams: u32,
@@ -168,13 +168,13 @@ struct Usage {
 
 impl Admission {
     /// Returns the admission control of a server that may hold `max_connections`, of any kind.
-    pub(super) fn new(limits: Limits, max_connections: u32) -> Self {
+    pub(super) fn new(limits: ServerLimits, max_connections: u32) -> Self {
         // How many there may be depends on the streams of admitted tests.
         let pending = PendingClients::new(usize::MAX, usize::MAX);
         Self { limits, max_connections, pending, queues: QueueBudget::of_this_process(), state: Rc::default() }
     }
 
-    pub(super) fn limits(&self) -> &Limits {
+    pub(super) fn limits(&self) -> &ServerLimits {
         &self.limits
     }
 
@@ -189,14 +189,14 @@ impl Admission {
     ///
     /// # Errors
     /// Fails if the address may not connect, or all that are pending keep their places.
-    pub(super) fn admit_pending(&self, address: IpAddr, now: Instant) -> Result<PendingConnection, Rejection> {
+    pub(super) fn admit_pending(&self, address: IpAddr, now: Instant) -> Result<PendingConnection, ClientRejection> {
         if !self.is_allowed(address) {
-            return Err(Rejection::Denied);
+            return Err(ClientRejection::Denied);
         }
         let expected = |prefix| self.state.borrow().prefixes.get(&prefix).map_or(0, |own| own.streams as usize);
         let place = self.pending.admit_expecting(address, now, self.is_full_of_pending(), &expected);
-        let place = place.ok_or(Rejection::QuotaExceeded)?;
-        let permit = self.grant(address, Usage { pending: 1, ..Usage::default() });
+        let place = place.ok_or(ClientRejection::QuotaExceeded)?;
+        let permit = self.grant_permit(address, QuotaUsage { pending: 1, ..QuotaUsage::default() });
         Ok(PendingConnection { permit, place })
     }
 
@@ -204,7 +204,7 @@ impl Admission {
     pub(super) fn is_full_of_pending(&self) -> bool {
         let all = self.state.borrow().total;
         let max = self.max_pending().saturating_add(all.streams);
-        self.pending.places_taken() >= max as usize || all.sockets() >= self.max_connections
+        self.pending.places_taken() >= max as usize || all.socket_count() >= self.max_connections
     }
 
     /// Returns the number of connections that may be pending besides streams of admitted tests.
@@ -216,18 +216,18 @@ impl Admission {
     ///
     /// # Errors
     /// Fails if its client has as many as it may have.
-    pub(super) fn admit_udp_stream(&self, address: IpAddr) -> Result<Permit, Rejection> {
-        let usage = Usage { pending: 1, ..Usage::default() };
+    pub(super) fn admit_udp_stream(&self, address: IpAddr) -> Result<AdmissionPermit, ClientRejection> {
+        let usage = QuotaUsage { pending: 1, ..QuotaUsage::default() };
         let (_, own) = self.usage_with(address, usage);
         let each = self.limits.address.pending.min((self.max_pending() / 4).max(1));
         if own.pending > each.saturating_add(own.streams) {
-            return Err(Rejection::QuotaExceeded);
+            return Err(ClientRejection::QuotaExceeded);
         }
-        Ok(self.grant(address, usage))
+        Ok(self.grant_permit(address, usage))
     }
 
     /// Returns true if `usage` leaves too few descriptors for pending connections.
-    fn lacks_descriptors(&self, usage: Usage) -> bool {
+    fn lacks_descriptors(&self, usage: QuotaUsage) -> bool {
         usage.tests.saturating_add(usage.streams) > self.max_connections - self.max_pending()
     }
 
@@ -236,35 +236,39 @@ impl Admission {
     ///
     /// # Errors
     /// Fails if a quota is used up.
-    pub(super) fn admit_test(&self, address: IpAddr) -> Result<Permit, Rejection> {
-        let usage = Usage { tests: 1, ..Usage::default() };
+    pub(super) fn admit_test(&self, address: IpAddr) -> Result<AdmissionPermit, ClientRejection> {
+        let usage = QuotaUsage { tests: 1, ..QuotaUsage::default() };
         let (all, own) = self.usage_with(address, usage);
         let (total, each) = (&self.limits.total, &self.limits.address);
         let is_full = all.tests > available_quota(total.tests, own.tests, all.tests == 1)
             || self.exceeds_site(address, each.tests, own.tests, |usage| usage.tests + 1);
         if is_full || own.tests > each.tests || self.lacks_descriptors(all) {
-            return Err(Rejection::QuotaExceeded);
+            return Err(ClientRejection::QuotaExceeded);
         }
-        Ok(self.grant(address, usage))
+        Ok(self.grant_permit(address, usage))
     }
 
     /// Admits the load of a test.
     ///
     /// # Errors
     /// Fails if the load would exceed a limit; the error has iperf3's number for it.
-    pub(super) fn admit_load(&self, address: IpAddr, request: &Request) -> Result<Permit, Refusal> {
+    pub(super) fn admit_load(&self, address: IpAddr, request: &Request) -> Result<AdmissionPermit, TestRefusal> {
         self.check_size(request)?;
-        let streams = u32::from(request.streams) * request.directions().len() as u32;
+        let streams = u32::from(request.streams) * request.data_directions().len() as u32;
         let each = request.rate.map_or(0, BitRate::bps);
-        let usage = Usage { streams, rate: BitRate::from_bps(each.saturating_mul(streams.into())), ..Usage::default() };
+        let usage = QuotaUsage {
+            streams,
+            rate: BitRate::from_bps(each.saturating_mul(streams.into())),
+            ..QuotaUsage::default()
+        };
         let (all, own) = self.usage_with(address, usage);
         self.check_streams(address, streams, all, own)?;
         self.check_rate(all.rate, own.rate)?;
-        let permit = self.grant(address, usage);
-        let load = Load {
+        let permit = self.grant_permit(address, usage);
+        let load = AdmittedLoad {
             client_prefix: permit.client_prefix,
             streams,
-            activity: Activity::default(),
+            activity: LoadActivity::default(),
             queues: self.queues.join(Some(address)),
             evicted: false,
         };
@@ -277,15 +281,15 @@ impl Admission {
     /// # Errors
     /// Fails if the load must end: because it was evicted, because its client leaves too much in queues of the kernel,
     /// or because a limit of the rate is exceeded and no other load within that limit is faster.
-    pub(super) fn record_activity(&self, permit: &Permit, activity: Activity) -> Result<(), Refusal> {
+    pub(super) fn record_activity(&self, permit: &AdmissionPermit, activity: LoadActivity) -> Result<(), TestRefusal> {
         let mut state = self.state.borrow_mut();
         let Some(load) = state.loads.get_mut(&permit.number) else { return Ok(()) };
         load.activity = activity;
-        let busy = |why| Refusal { number: ErrorNumber::BUSY, why };
+        let busy = |why| TestRefusal { number: ErrorNumber::BUSY, why };
         if load.evicted {
             return Err(busy(format!("it was idle for {} and is ended to make room for others", activity.idle)));
         }
-        load.queues.record(activity.stalled).map_err(|excess| busy(excess.to_string()))?;
+        load.queues.record_bytes(activity.stalled).map_err(|excess| busy(excess.to_string()))?;
         let (each, total) = (self.limits.address.rate, self.limits.total.rate);
         state.check_rates(each, activity.rate, "its address carries", |prefix| prefix == permit.client_prefix)?;
         state.check_rates(total, activity.rate, "all tests carry", |_| true)
@@ -296,7 +300,7 @@ impl Admission {
     pub(super) fn evict_idle(&self, streams: u32) -> bool {
         let mut state = self.state.borrow_mut();
         let mut freed: u32 = state.loads.values().filter(|load| load.evicted).map(|load| load.streams).sum();
-        let mut idle: Vec<&mut Load> =
+        let mut idle: Vec<&mut AdmittedLoad> =
             state.loads.values_mut().filter(|load| !load.evicted && load.activity.idle >= MAX_IDLE).collect();
         idle.sort_unstable_by_key(|load| std::cmp::Reverse(load.activity.idle));
         for load in idle {
@@ -310,7 +314,7 @@ impl Admission {
     }
 
     /// Returns the number of tests under way.
-    pub(super) fn tests(&self) -> u32 {
+    pub(super) fn test_count(&self) -> u32 {
         self.state.borrow().total.tests
     }
 
@@ -321,39 +325,39 @@ impl Admission {
     }
 
     /// Returns the total usage and the usage of the client prefix of `address`, each with `more` added.
-    fn usage_with(&self, address: IpAddr, more: Usage) -> (Usage, Usage) {
+    fn usage_with(&self, address: IpAddr, more: QuotaUsage) -> (QuotaUsage, QuotaUsage) {
         let state = self.state.borrow();
         let own = state.prefixes.get(&client_prefix(address)).copied().unwrap_or_default();
-        (state.total.plus(more), own.plus(more))
+        (state.total.add_usage(more), own.add_usage(more))
     }
 
-    fn grant(&self, address: IpAddr, usage: Usage) -> Permit {
+    fn grant_permit(&self, address: IpAddr, usage: QuotaUsage) -> AdmissionPermit {
         let client_prefix = client_prefix(address);
         let mut state = self.state.borrow_mut();
-        state.total = state.total.plus(usage);
+        state.total = state.total.add_usage(usage);
         let own = state.prefixes.entry(client_prefix).or_default();
-        *own = own.plus(usage);
-        for (site, _) in sites(address) {
+        *own = own.add_usage(usage);
+        for (site, _) in site_networks(address) {
             let used = state.sites.entry(site).or_default();
-            *used = used.plus(usage);
+            *used = used.add_usage(usage);
         }
         state.permits += 1;
-        Permit { state: Rc::clone(&self.state), client: address, client_prefix, number: state.permits, usage }
+        AdmissionPermit { state: Rc::clone(&self.state), client: address, client_prefix, number: state.permits, usage }
     }
 
     /// Fails if the test would be too long or too large. A test of a number of bytes has no duration that is known in
     /// advance.
-    fn check_size(&self, request: &Request) -> Result<(), Refusal> {
+    fn check_size(&self, request: &Request) -> Result<(), TestRefusal> {
         let duration = request.omit + request.duration;
         match (self.limits.duration, self.limits.bytes, request.bytes) {
             (Some(max), _, None) if duration > max => {
                 let why = format!("a test of {duration} asked for; at most {max} is permitted");
-                Err(Refusal { number: ErrorNumber::MAX_DURATION, why })
+                Err(TestRefusal { number: ErrorNumber::MAX_DURATION, why })
             }
             (_, Some(max), Some(bytes)) if bytes > max => {
                 // iperf3 has no number for too many bytes; the one for a test that is too long comes closest.
                 let why = format!("a test of {bytes} asked for; at most {max} is permitted");
-                Err(Refusal { number: ErrorNumber::MAX_DURATION, why })
+                Err(TestRefusal { number: ErrorNumber::MAX_DURATION, why })
             }
             _ => Ok(()),
         }
@@ -361,9 +365,15 @@ impl Admission {
 
     /// Fails if there would be too many streams. A request that exceeds a quota by itself is invalid at any time;
     /// otherwise the server is busy.
-    fn check_streams(&self, address: IpAddr, streams: u32, all: Usage, own: Usage) -> Result<(), Refusal> {
+    fn check_streams(
+        &self,
+        address: IpAddr,
+        streams: u32,
+        all: QuotaUsage,
+        own: QuotaUsage,
+    ) -> Result<(), TestRefusal> {
         let (each, total) = (self.limits.address.streams, self.limits.total.streams);
-        let refuse = |number, why| Err(Refusal { number, why });
+        let refuse = |number, why| Err(TestRefusal { number, why });
         if streams > each.min(total) {
             let why = format!("{streams} streams asked for; the limits are {each} for an address and {total} in total");
             return refuse(ErrorNumber::STREAMS, why);
@@ -372,17 +382,17 @@ impl Admission {
             let used = own.streams - streams;
             let why = format!(
                 "{} asked for; its address uses {used} of the {each} that it may use",
-                counted(streams, "stream")
+                count_noun(streams, "stream")
             );
             return refuse(ErrorNumber::BUSY, why);
         }
         if self.exceeds_site(address, each, own.streams, |usage| usage.streams + streams) {
-            let why = format!("{} asked for; its network uses too many already", counted(streams, "stream"));
+            let why = format!("{} asked for; its network uses too many already", count_noun(streams, "stream"));
             return refuse(ErrorNumber::BUSY, why);
         }
         if all.streams > available_quota(total, own.streams, all.streams == streams) || self.lacks_descriptors(all) {
             let used = all.streams - streams;
-            let why = format!("{} asked for; all tests together use {used} of {total}", counted(streams, "stream"));
+            let why = format!("{} asked for; all tests together use {used} of {total}", count_noun(streams, "stream"));
             return refuse(ErrorNumber::BUSY, why);
         }
         Ok(())
@@ -390,56 +400,56 @@ impl Admission {
 
     /// Returns true if a wider network of `address` would use more than its part of the quota `each`, where `used`
     /// counts with what is asked for. The address itself would use `own`.
-    fn exceeds_site(&self, address: IpAddr, each: u32, own: u32, used: impl Fn(&Usage) -> u32) -> bool {
+    fn exceeds_site(&self, address: IpAddr, each: u32, own: u32, used: impl Fn(&QuotaUsage) -> u32) -> bool {
         let state = self.state.borrow();
-        sites(address).any(|(site, share)| {
+        site_networks(address).any(|(site, share)| {
             let quota = each.saturating_mul(share);
             state.sites.get(&site).is_some_and(|usage| used(usage) > available_quota(quota, own, false))
         })
     }
 
-    fn check_rate(&self, all: BitRate, own: BitRate) -> Result<(), Refusal> {
+    fn check_rate(&self, all: BitRate, own: BitRate) -> Result<(), TestRefusal> {
         for (limit, rate, subject) in [
             (self.limits.address.rate, own, "with this test its address would carry"),
             (self.limits.total.rate, all, "with this test all tests would carry"),
         ] {
             if let Some(limit) = limit.filter(|limit| rate > *limit) {
                 let why = format!("{subject} {rate}; {limit} is permitted");
-                return Err(Refusal { number: ErrorNumber::TOTAL_RATE, why });
+                return Err(TestRefusal { number: ErrorNumber::TOTAL_RATE, why });
             }
         }
         Ok(())
     }
 }
 
-impl Permit {
+impl AdmissionPermit {
     /// Returns the number of the permit: permits are numbered in the order in which they are granted.
-    pub(super) const fn number(&self) -> u64 {
+    pub(super) const fn permit_number(&self) -> u64 {
         self.number
     }
 }
 
-impl Drop for Permit {
+impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         let mut state = self.state.borrow_mut();
         state.loads.remove(&self.number);
-        state.total = state.total.minus(self.usage);
+        state.total = state.total.subtract_usage(self.usage);
         if let Some(own) = state.prefixes.get_mut(&self.client_prefix) {
-            *own = own.minus(self.usage);
-            if *own == Usage::default() {
+            *own = own.subtract_usage(self.usage);
+            if *own == QuotaUsage::default() {
                 state.prefixes.remove(&self.client_prefix);
             }
         }
-        for (site, _) in sites(self.client) {
+        for (site, _) in site_networks(self.client) {
             if let Some(used) = state.sites.get_mut(&site) {
-                *used = used.minus(self.usage);
+                *used = used.subtract_usage(self.usage);
             }
         }
-        state.sites.retain(|_, used| *used != Usage::default());
+        state.sites.retain(|_, used| *used != QuotaUsage::default());
     }
 }
 
-impl State {
+impl AdmissionState {
     /// Fails for a load of `rate` if the recent rates of the loads whose client prefix is `wanted` exceed `limit`
     /// together, and none of them is higher. The reason begins with `subject`. Without a limit no load is visited, as
     /// each of them is checked many times a second.
@@ -449,7 +459,7 @@ impl State {
         rate: BitRate,
         subject: &str,
         wanted: impl Fn(u128) -> bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), TestRefusal> {
         let Some(limit) = limit else { return Ok(()) };
         let (mut sum, mut fastest) = (BitRate::ZERO, BitRate::ZERO);
         for load in self.loads.values().filter(|load| wanted(load.client_prefix)) {
@@ -458,7 +468,7 @@ impl State {
         }
         if sum > limit && fastest <= rate {
             let why = format!("{subject} {sum}; {limit} is permitted, and no other test carries more");
-            return Err(Refusal { number: ErrorNumber::TOTAL_RATE, why });
+            return Err(TestRefusal { number: ErrorNumber::TOTAL_RATE, why });
         }
         Ok(())
     }
@@ -466,17 +476,17 @@ impl State {
 
 /// Returns the wider networks of an address that may be of one site, with how many times the quota of an address each
 /// has.
-fn sites(address: IpAddr) -> impl Iterator<Item = (Network, u32)> {
+fn site_networks(address: IpAddr) -> impl Iterator<Item = (AddressPrefix, u32)> {
     client_networks(address).skip(1)
 }
 
-impl Usage {
+impl QuotaUsage {
     /// Returns the number of its sockets.
-    const fn sockets(self) -> u32 {
+    const fn socket_count(self) -> u32 {
         self.pending.saturating_add(self.tests).saturating_add(self.streams)
     }
 
-    fn plus(self, more: Self) -> Self {
+    fn add_usage(self, more: Self) -> Self {
         Self {
             pending: self.pending.saturating_add(more.pending),
             tests: self.tests.saturating_add(more.tests),
@@ -485,7 +495,7 @@ impl Usage {
         }
     }
 
-    fn minus(self, less: Self) -> Self {
+    fn subtract_usage(self, less: Self) -> Self {
         Self {
             pending: self.pending.saturating_sub(less.pending),
             tests: self.tests.saturating_sub(less.tests),
@@ -508,8 +518,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn at(mbps: u64) -> Activity {
-        Activity { rate: BitRate::from_mbps(mbps), ..Activity::default() }
+    fn at(mbps: u64) -> LoadActivity {
+        LoadActivity { rate: BitRate::from_mbps(mbps), ..LoadActivity::default() }
     }
 
     /// Returns a load of so many streams.
@@ -518,16 +528,16 @@ mod tests {
     }
 
     /// Admits a connection that is not classified yet.
-    fn pending(admission: &Admission, address: IpAddr) -> Result<PendingConnection, Rejection> {
+    fn pending(admission: &Admission, address: IpAddr) -> Result<PendingConnection, ClientRejection> {
         admission.admit_pending(address, Instant::now())
     }
 
-    fn network(text: &str) -> Network {
+    fn network(text: &str) -> AddressPrefix {
         text.parse().unwrap()
     }
 
-    fn admission(change: impl FnOnce(&mut Limits)) -> Admission {
-        let mut limits = Limits::default();
+    fn admission(change: impl FnOnce(&mut ServerLimits)) -> Admission {
+        let mut limits = ServerLimits::default();
         change(&mut limits);
         Admission::new(limits, 10_000)
     }
@@ -535,21 +545,21 @@ mod tests {
     #[test]
     fn addresses_that_are_denied_or_not_allowed_are_rejected() {
         let denies = admission(|limits| limits.deny = vec![network("192.0.2.0/24")]);
-        assert_eq!(pending(&denies, ip(HERE)).unwrap_err(), Rejection::Denied);
+        assert_eq!(pending(&denies, ip(HERE)).unwrap_err(), ClientRejection::Denied);
         assert!(pending(&denies, ip(THERE)).is_ok());
         let allows = admission(|limits| {
             limits.allow = vec![network("192.0.2.0/24"), network("198.51.100.7")];
             limits.deny = vec![network("192.0.2.128/25")];
         });
         assert!(pending(&allows, ip(HERE)).is_ok() && pending(&allows, ip(THERE)).is_ok());
-        assert_eq!(pending(&allows, ip("192.0.2.200")).unwrap_err(), Rejection::Denied);
-        assert_eq!(pending(&allows, ip("203.0.113.1")).unwrap_err(), Rejection::Denied);
+        assert_eq!(pending(&allows, ip("192.0.2.200")).unwrap_err(), ClientRejection::Denied);
+        assert_eq!(pending(&allows, ip("203.0.113.1")).unwrap_err(), ClientRejection::Denied);
     }
 
     #[test]
     fn silent_connections_give_way_to_others_and_to_tests() {
         for max_connections in [192, 1000, 10_000] {
-            let admission = Admission::new(Limits::default(), max_connections);
+            let admission = Admission::new(ServerLimits::default(), max_connections);
             let addresses = || (1..=32).map(|last| IpAddr::from([198, 51, 100, last]));
             let silent: Vec<_> =
                 (0..128).flat_map(|_| addresses()).map(|address| pending(&admission, address).unwrap()).collect();
@@ -573,10 +583,10 @@ mod tests {
     fn a_64_bit_network_of_ipv6_counts_as_one_address() {
         let admission = admission(|limits| limits.address.tests = 1);
         let _first = admission.admit_test(ip("2001:db8:0:1::1")).unwrap();
-        assert_eq!(admission.admit_test(ip("2001:db8:0:1:ffff::2")).unwrap_err(), Rejection::QuotaExceeded);
+        assert_eq!(admission.admit_test(ip("2001:db8:0:1:ffff::2")).unwrap_err(), ClientRejection::QuotaExceeded);
         assert!(admission.admit_test(ip("2001:db8:0:2::1")).is_ok());
         let _other = admission.admit_test(ip("::ffff:192.0.2.1")).unwrap();
-        assert_eq!(admission.admit_test(ip(HERE)).unwrap_err(), Rejection::QuotaExceeded);
+        assert_eq!(admission.admit_test(ip(HERE)).unwrap_err(), ClientRejection::QuotaExceeded);
     }
 
     #[test]
@@ -662,7 +672,7 @@ mod tests {
     fn a_load_ends_whose_client_leaves_too_much_in_the_kernel() {
         let limits = fullpipe_control::QueueLimits { client: ByteCount::from_mib(64), total: ByteCount::from_mib(96) };
         let admission = Admission { queues: QueueBudget::new(limits), ..admission(|_| {}) };
-        let leaves = |mib| Activity { stalled: StalledBytes::from_lasting(ByteCount::from_mib(mib)), ..at(0) };
+        let leaves = |mib| LoadActivity { stalled: StalledBytes::from_lasting(ByteCount::from_mib(mib)), ..at(0) };
         let loads = [HERE, HERE, THERE].map(|from| admission.admit_load(ip(from), &streams(128)).unwrap());
         assert!(admission.record_activity(&loads[0], leaves(40)).is_ok());
         let refusal = admission.record_activity(&loads[1], leaves(41)).unwrap_err();
@@ -674,11 +684,11 @@ mod tests {
     #[test]
     fn idle_loads_are_evicted_for_newcomers() {
         let admission = admission(|limits| (limits.address.streams, limits.total.streams) = (100, 100));
-        let slow = Activity { rate: BitRate::from_bps(1), idle: MAX_IDLE, ..Activity::default() };
+        let slow = LoadActivity { rate: BitRate::from_bps(1), idle: MAX_IDLE, ..LoadActivity::default() };
         let [idle, idler, busy] =
             [HERE, "192.0.2.2", "192.0.2.3"].map(|text| admission.admit_load(ip(text), &streams(28)).unwrap());
         admission.record_activity(&idle, slow).unwrap();
-        admission.record_activity(&idler, Activity { idle: MAX_IDLE * 2, ..slow }).unwrap();
+        admission.record_activity(&idler, LoadActivity { idle: MAX_IDLE * 2, ..slow }).unwrap();
         admission.record_activity(&busy, at(10)).unwrap();
         let refusal = admission.admit_load(ip(THERE), &streams(30)).unwrap_err();
         assert_eq!(refusal.number, ErrorNumber::BUSY);
@@ -697,7 +707,7 @@ mod tests {
 
     #[test]
     fn streams_of_an_admitted_load_are_not_too_many_pending_connections() {
-        let admission = Admission::new(Limits::default(), 1000);
+        let admission = Admission::new(ServerLimits::default(), 1000);
         let _load = admission.admit_load(ip(HERE), &streams(128)).unwrap();
         let pending: Vec<_> = (0..128).map(|_| pending(&admission, ip(HERE))).collect();
         assert!(pending.iter().all(Result::is_ok));

@@ -28,21 +28,21 @@ const MAX_KNOWN: usize = 4096;
 /// The wrong passwords of each client prefix, and of each user by number.
 #[derive(Debug, Default)]
 pub(super) struct LoginBackoff {
-    of_prefixes: HashMap<u128, Failures>,
-    of_users: HashMap<usize, Failures>,
+    of_prefixes: HashMap<u128, LoginFailures>,
+    of_users: HashMap<usize, LoginFailures>,
     /// Users with prefixes from which they have logged in.
     known: VecDeque<(usize, u128)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Failures {
+struct LoginFailures {
     count: u32,
     latest: Instant,
 }
 
-impl Failures {
+impl LoginFailures {
     /// Returns the delay from the latest failure to the next attempt.
-    fn delay(self) -> Duration {
+    fn retry_delay(self) -> Duration {
         match self.count.checked_sub(FREE_FAILURES) {
             None => Duration::ZERO,
             Some(doublings) => MIN_DELAY.saturating_mul(1 << doublings.min(16)).min(MAX_DELAY),
@@ -53,8 +53,9 @@ impl Failures {
 impl LoginBackoff {
     /// Returns the time until clients with this `prefix` may try again, as this `user` if it is known whom they name;
     /// zero if they may at once.
-    pub(super) fn remaining(&self, prefix: u128, user: Option<usize>, now: Instant) -> Duration {
-        let until = |failures: &Failures| (failures.latest + failures.delay()).saturating_duration_since(now);
+    pub(super) fn remaining_delay(&self, prefix: u128, user: Option<usize>, now: Instant) -> Duration {
+        let until =
+            |failures: &LoginFailures| (failures.latest + failures.retry_delay()).saturating_duration_since(now);
         let of_prefix = self.of_prefixes.get(&prefix).map_or(Duration::ZERO, until);
         let of_user = self.user_unknown_at(prefix, user).and_then(|user| self.of_users.get(&user));
         of_prefix.max(of_user.map_or(Duration::ZERO, until))
@@ -88,10 +89,10 @@ impl LoginBackoff {
     }
 }
 
-fn count_failure<K: Eq + Hash>(failures: &mut HashMap<K, Failures>, key: K, now: Instant) {
+fn count_failure<K: Eq + Hash>(failures: &mut HashMap<K, LoginFailures>, key: K, now: Instant) {
     failures.retain(|_, failures| now.saturating_duration_since(failures.latest) < FAILURE_TIMEOUT);
-    let failures = failures.entry(key).or_insert(Failures { count: 0, latest: now });
-    *failures = Failures { count: failures.count.saturating_add(1), latest: now };
+    let failures = failures.entry(key).or_insert(LoginFailures { count: 0, latest: now });
+    *failures = LoginFailures { count: failures.count.saturating_add(1), latest: now };
 }
 
 #[cfg(test)]
@@ -106,10 +107,10 @@ mod tests {
         for tick in 0..36_000_u32 {
             let now = start + Duration::from_millis(100) * tick;
             let (prefix, user) = (u128::from(tick) % prefixes, tick as usize % users);
-            if own.is_some() && backoff.remaining(prefix, own, now).is_zero() {
+            if own.is_some() && backoff.remaining_delay(prefix, own, now).is_zero() {
                 backoff.record_success(prefix, own);
             }
-            if backoff.remaining(prefix, Some(user), now).is_zero() {
+            if backoff.remaining_delay(prefix, Some(user), now).is_zero() {
                 backoff.record_failure(prefix, Some(user), now);
                 checked[0] += u32::from(now < start + Duration::from_mins(1));
                 checked[1] += 1;
@@ -133,13 +134,17 @@ mod tests {
         let (mut backoff, now) = (LoginBackoff::default(), Instant::now());
         backoff.record_success(1, Some(0));
         (0..1000).for_each(|guess| backoff.record_failure(100 + guess, Some(0), now));
-        assert!(!backoff.remaining(2, Some(0), now).is_zero());
-        assert!(backoff.remaining(1, Some(0), now).is_zero() && backoff.remaining(2, Some(1), now).is_zero());
-        assert!(backoff.remaining(2, None, now).is_zero());
+        assert!(!backoff.remaining_delay(2, Some(0), now).is_zero());
+        assert!(
+            backoff.remaining_delay(1, Some(0), now).is_zero() && backoff.remaining_delay(2, Some(1), now).is_zero()
+        );
+        assert!(backoff.remaining_delay(2, None, now).is_zero());
         // Wrong passwords from there delay no client elsewhere.
         (0..FREE_FAILURES).for_each(|_| backoff.record_failure(1, Some(0), now));
-        assert!(!backoff.remaining(1, Some(0), now).is_zero() && !backoff.remaining(1, Some(1), now).is_zero());
-        assert!(backoff.remaining(2, Some(0), now + MAX_DELAY).is_zero());
+        assert!(
+            !backoff.remaining_delay(1, Some(0), now).is_zero() && !backoff.remaining_delay(1, Some(1), now).is_zero()
+        );
+        assert!(backoff.remaining_delay(2, Some(0), now + MAX_DELAY).is_zero());
     }
 
     #[test]

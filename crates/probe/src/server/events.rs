@@ -1,11 +1,11 @@
 use std::net::SocketAddr;
 
 use fullpipe_control::RefusedConnections;
-use fullpipe_iperf::Error;
+use fullpipe_iperf::TestError;
 use fullpipe_record::{Interval, Measurement, Request};
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::client::Connected;
+use crate::client::ConnectedTest;
 
 /// An event of a server, reported as it happens.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +29,7 @@ pub enum ServerEvent {
         /// Address of the client.
         client: SocketAddr,
         /// The test, with its sockets.
-        connected: Box<Connected>,
+        connected: Box<ConnectedTest>,
     },
     /// An interval of a test has passed; if data goes both ways, that of the upload comes before that of the download.
     Interval {
@@ -62,7 +62,7 @@ pub enum ServerEvent {
         /// The reason.
         why: String,
         /// The reason as an error of the protocol; `None` for an iperf2 client.
-        cause: Option<Error>,
+        cause: Option<TestError>,
         /// The test up to its end; `None` for an iperf2 client, or if no data had flowed.
         measurement: Option<Box<Measurement>>,
     },

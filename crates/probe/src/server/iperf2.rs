@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpStream as StdTcpStream};
 use std::time::Duration;
 
 use fullpipe_iperf::MAX_TEST;
-use fullpipe_iperf::iperf2::{ANSWER, Header, Kind};
-use fullpipe_load::{Channel, Lane, Role, Transfer, TransferPlan};
+use fullpipe_iperf::iperf2::{ANSWER, Iperf2Header, Iperf2TestKind};
+use fullpipe_load::{PlannedStream, RunningTransfer, StreamChannel, StreamRole, TransferPlan};
 use fullpipe_record::Request;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::SockRef;
@@ -16,16 +16,16 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use super::monitor::{Bounds, Monitor};
+use super::monitor::{TransferBounds, TransferMonitor};
 use super::test::{TestTotals, bytes_of};
-use super::{POLL_INTERVAL, Server, ServerEvent, TestFailure, into_blocking};
+use super::{POLL_INTERVAL, ServerEvent, TestFailure, TestServer, into_blocking};
 
 /// Receives and counts the data that `client` sends on a connection from which `first_bytes` have been read already.
 ///
 /// # Errors
 /// Fails, with the reason as a sentence, if the client is not served, or the test ends before the client has finished.
-pub(super) async fn receive(
-    server: &Server,
+pub(super) async fn receive_upload(
+    server: &TestServer,
     client: SocketAddr,
     mut stream: TcpStream,
     mut first_bytes: Vec<u8>,
@@ -33,22 +33,23 @@ pub(super) async fn receive(
     // The client states neither duration nor rate.
     let unknown = Request { duration: Span::ZERO, ..Request::default() };
     let permit = server.admit_load(client.ip(), &unknown).await.map_err(|refusal| refusal.to_string())?;
-    let header = timeout(server.client_timeout.reply(), header(&mut stream, &mut first_bytes)).await;
-    answer(&mut stream, header.unwrap_or_default(), server.client_timeout.reply()).await?;
+    let header = timeout(server.client_timeout.reply_timeout(), read_header(&mut stream, &mut first_bytes)).await;
+    send_answer(&mut stream, header.unwrap_or_default(), server.client_timeout.reply_timeout()).await?;
     let first_bytes = ByteCount::new(first_bytes.len() as u64);
-    server.report(ServerEvent::BeganIperf2 { client });
+    server.report_event(ServerEvent::BeganIperf2 { client });
     let stream = into_blocking(stream).ok_or_else(|| "cannot pass its connection to a data thread".to_owned())?;
-    let transfer = start(stream, &unknown).map_err(|error| format!("cannot start its data thread: {error}"))?;
-    let bounds = server.bounds(&unknown, 1);
-    let bounds = Bounds { max_duration: bounds.max_duration.or(Some(MAX_TEST)), ..bounds };
-    let mut monitor = Monitor::new(bounds, vec![Role::Receiver]);
+    let transfer =
+        start_transfer(stream, &unknown).map_err(|error| format!("cannot start its data thread: {error}"))?;
+    let bounds = server.transfer_bounds(&unknown, 1);
+    let bounds = TransferBounds { max_duration: bounds.max_duration.or(Some(MAX_TEST)), ..bounds };
+    let mut monitor = TransferMonitor::new(bounds, vec![StreamRole::Receiver]);
     let mut checked = Ok(());
     while checked.is_ok() && !transfer.is_over() && !*server.shutdown.borrow() {
         sleep(POLL_INTERVAL).await;
-        let activity = monitor.check(&transfer.totals(), || transfer.snapshot());
+        let activity = monitor.check_progress(&transfer.totals(), || transfer.sample_now());
         checked = activity.and_then(|activity| server.admission.record_activity(&permit, activity));
     }
-    let ended = spawn_blocking(move || transfer.finish()).await.map_err(|error| error.to_string())?;
+    let ended = spawn_blocking(move || transfer.finish_transfer()).await.map_err(|error| error.to_string())?;
     let received = bytes_of(&ended.totals.streams);
     if received == ByteCount::ZERO {
         return Err(TestFailure { is_no_test: true, ..TestFailure::from("an iperf2 client sent no data".to_owned()) });
@@ -58,14 +59,18 @@ pub(super) async fn receive(
         return Err(TestFailure::after_data(format!("the connection broke: {error}")));
     }
     let bytes = received + first_bytes;
-    Ok(TestTotals { bytes, rate: BitRate::of(bytes, ended.totals.at.max(Span::from_nanos(1))), measurement: None })
+    Ok(TestTotals {
+        bytes,
+        rate: BitRate::from_bytes_in(bytes, ended.totals.at.max(Span::from_nanos(1))),
+        measurement: None,
+    })
 }
 
 /// Returns the header of the client; `None` if its data ends first.
-async fn header(stream: &mut TcpStream, first_bytes: &mut Vec<u8>) -> Option<Header> {
+async fn read_header(stream: &mut TcpStream, first_bytes: &mut Vec<u8>) -> Option<Iperf2Header> {
     let mut byte = [0];
     loop {
-        if let Some(header) = Header::read(first_bytes) {
+        if let Some(header) = Iperf2Header::read_stream(first_bytes) {
             return Some(header);
         }
         // Byte by byte: the bytes after the header belong to the load.
@@ -80,14 +85,14 @@ async fn header(stream: &mut TcpStream, first_bytes: &mut Vec<u8>) -> Option<Hea
 ///
 /// # Errors
 /// Fails if the client asks for a test that is not offered, or does not accept the answer within `timeout`.
-async fn answer(stream: &mut TcpStream, header: Option<Header>, timeout: Duration) -> Result<(), String> {
+async fn send_answer(stream: &mut TcpStream, header: Option<Iperf2Header>, timeout: Duration) -> Result<(), String> {
     match header {
-        Some(Header { kind, .. }) if kind != Kind::Upload => {
+        Some(Iperf2Header { kind, .. }) if kind != Iperf2TestKind::Upload => {
             // Close with a reset: clients that wait for data, as with --bounceback, would go on waiting after a FIN.
             let _ = SockRef::from(&*stream).set_linger(Some(Duration::ZERO));
             Err(format!("an iperf2 client asked for {kind}, which is not offered: let it send, or use iperf3"))
         }
-        Some(Header { waits_for_answer: true, .. }) => {
+        Some(Iperf2Header { waits_for_answer: true, .. }) => {
             match tokio::time::timeout(timeout, stream.write_all(&ANSWER)).await {
                 Ok(Ok(())) => Ok(()),
                 _ => Err("an iperf2 client did not accept the answer that it waits for".to_owned()),
@@ -97,7 +102,7 @@ async fn answer(stream: &mut TcpStream, header: Option<Header>, timeout: Duratio
     }
 }
 
-fn start(stream: StdTcpStream, request: &Request) -> io::Result<Transfer> {
-    let lane = Lane { channel: Channel::Tcp(stream), role: Role::Receiver };
-    Transfer::start(vec![lane], TransferPlan::of(request, None))
+fn start_transfer(stream: StdTcpStream, request: &Request) -> io::Result<RunningTransfer> {
+    let lane = PlannedStream { channel: StreamChannel::Tcp(stream), role: StreamRole::Receiver };
+    RunningTransfer::start_transfer(vec![lane], TransferPlan::from_request(request, None))
 }

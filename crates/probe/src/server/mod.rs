@@ -26,13 +26,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    Authenticator, Control, HANDSHAKE, PendingPlace, PinnedHandover, RefusalCounts, RefusedConnections, TlsIdentity,
-    begins_pinned_tls, canonical,
+    ControlConnection, HANDSHAKE, LoginAuthenticator, PendingPlace, PinnedHandover, RefusalCounts, RefusedConnections,
+    TlsIdentity, begins_pinned_tls, canonical_address,
 };
 use fullpipe_iperf::{
-    Caller, Cookie, DEFAULT_PORT, Error, ErrorNumber, Key, Nonce, Refusal, State, Timeouts, data_connections,
+    CallerKind, DEFAULT_PORT, ErrorNumber, ServerNonce, SharedKey, StateByte, TestCookie, TestError, TestRefusal,
+    Timeouts, data_connections,
 };
-use fullpipe_load::{Channel, StorageConfig};
+use fullpipe_load::{StorageConfig, StreamChannel};
 use fullpipe_record::{Measurement, Request};
 use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};
@@ -42,17 +43,17 @@ use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::error::ServeError;
-use admission::{Admission, PendingConnection, Permit, Rejection};
+use admission::{Admission, AdmissionPermit, ClientRejection, PendingConnection};
 use backoff::LoginBackoff;
 use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{listen_tcp, listen_udp};
-use monitor::Bounds;
-use registry::{AcceptedStream, CookieState, Registry, StreamSender};
+use monitor::TransferBounds;
+use registry::{AcceptedStream, CookieState, StreamSender, TestRegistry};
 use stall::StallBounds;
 use stream_listener::StreamListener;
 use test::{Test, TestTotals};
 
-pub use admission::{Limits, Quota};
+pub use admission::{AdmissionQuota, ServerLimits};
 pub use events::ServerEvent;
 pub use output::{Printer, TestText};
 
@@ -65,7 +66,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum time that a new test waits for evicted loads to end.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An event on its way to the caller of [`serve`].
+/// An event on its way to the caller of [`serve_clients`].
 struct QueuedEvent {
     event: ServerEvent,
     /// True at the end of a test, after which a server for one test ends. Flows of iperf2 datagrams are no tests here,
@@ -99,9 +100,9 @@ pub struct ServeOptions {
     /// of many streams do.
     pub timeout: Span,
     /// Key that clients must have: only fullpipe clients are then served. It encrypts nothing.
-    pub key: Option<Key>,
+    pub key: Option<SharedKey>,
     /// iperf3's authentication: if set, only its users are served.
-    pub authenticator: Option<Authenticator>,
+    pub authenticator: Option<LoginAuthenticator>,
     /// Certificate for clients that ask for TLS on their control connections; others are served without.
     pub tls: Option<TlsIdentity>,
     /// Source and destination of the data, if it is not generated and discarded.
@@ -109,7 +110,7 @@ pub struct ServeOptions {
     /// The server of a folder that is shared at the same ports; `None` if there is none.
     pub share: Option<PinnedHandover>,
     /// Limits of clients and tests.
-    pub limits: Limits,
+    pub limits: ServerLimits,
 }
 
 impl Default for ServeOptions {
@@ -131,7 +132,7 @@ impl Default for ServeOptions {
             tls: None,
             storage_config: StorageConfig::default(),
             share: None,
-            limits: Limits::default(),
+            limits: ServerLimits::default(),
         }
     }
 }
@@ -141,24 +142,24 @@ impl Default for ServeOptions {
 ///
 /// # Errors
 /// Fails if it cannot listen on the address, if there are too few descriptors, or if its storage cannot be used.
-pub fn serve(
+pub fn serve_clients(
     options: &ServeOptions,
     printer: Printer,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Start)?;
-    LocalSet::new().block_on(&runtime, run(options, printer, interrupt, report))
+    LocalSet::new().block_on(&runtime, run_server(options, printer, interrupt, report))
 }
 
-async fn run(
+async fn run_server(
     options: &ServeOptions,
     printer: Printer,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), ServeError> {
     let (events, mut queue) = mpsc::unbounded_channel();
-    let server = Server::open(options, printer, events)?;
+    let server = TestServer::start_listening(options, printer, events)?;
     let mut last_busy = Instant::now();
     loop {
         tokio::select! {
@@ -201,38 +202,38 @@ async fn run(
 struct ClientTimeout(Span);
 
 impl ClientTimeout {
-    fn reply(self) -> Duration {
+    fn reply_timeout(self) -> Duration {
         self.0.into()
     }
 
-    fn timeouts(self) -> Timeouts {
+    fn session_timeouts(self) -> Timeouts {
         Timeouts { reply: self.0, results: self.0 * 3 }
     }
 
     /// Returns the timeout to send a message, which may be a long report over a slow path.
-    fn send(self) -> Duration {
+    fn send_timeout(self) -> Duration {
         (self.0 * 3).into()
     }
 
     /// Returns the maximum time without data.
-    fn stall(self) -> Span {
+    fn stall_limit(self) -> Span {
         self.0 * 12
     }
 }
 
 /// The state that all connections of a server share.
-struct Server {
+struct TestServer {
     admission: Admission,
-    registry: RefCell<Registry>,
+    registry: RefCell<TestRegistry>,
     refusals: RefCell<RefusalCounts>,
     events: mpsc::UnboundedSender<QueuedEvent>,
     shutdown: watch::Sender<bool>,
     listener: Rc<StreamListener>,
     /// True if UDP streams can be opened.
     has_udp: Cell<bool>,
-    key: Option<Key>,
+    key: Option<SharedKey>,
     backoff: RefCell<LoginBackoff>,
-    authenticator: Option<Authenticator>,
+    authenticator: Option<LoginAuthenticator>,
     tls: Option<TlsIdentity>,
     storage_config: StorageConfig,
     client_timeout: ClientTimeout,
@@ -244,14 +245,14 @@ struct Server {
     printer: Printer,
 }
 
-impl Server {
+impl TestServer {
     /// Listens, and starts to accept connections.
-    fn open(
+    fn start_listening(
         options: &ServeOptions,
         printer: Printer,
         events: mpsc::UnboundedSender<QueuedEvent>,
     ) -> Result<Rc<Self>, ServeError> {
-        options.storage_config.check().map_err(ServeError::File)?;
+        options.storage_config.check_access().map_err(ServeError::File)?;
         let listener = Rc::new(listen_tcp(options.bind, options.device.as_deref(), options.port)?);
         let mut limits = options.limits.clone();
         if options.one_off {
@@ -280,9 +281,9 @@ impl Server {
             counts_refusals: options.counts_refusals,
             printer,
         });
-        server.report(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
+        server.report_event(ServerEvent::Listening(listener.local_addr().map_err(ServeError::Start)?));
         server.has_udp.set(server.open_udp(&listener));
-        spawn_local(Rc::clone(&server).accept(listener));
+        spawn_local(Rc::clone(&server).accept_connections(listener));
         if let Some(port) = options.iperf2_port.filter(|port| server.iperf2 && *port != options.port) {
             server.listen_on_second_port(options, port);
         }
@@ -294,10 +295,10 @@ impl Server {
         let listening = listen_tcp(options.bind, options.device.as_deref(), port)
             .map_err(ServeError::from)
             .and_then(|listener| Ok((listener.local_addr().map_err(ServeError::Start)?, listener)));
-        self.report(match listening {
+        self.report_event(match listening {
             Ok((address, listener)) => {
                 self.open_udp(&listener);
-                spawn_local(Rc::clone(self).accept(Rc::new(listener)));
+                spawn_local(Rc::clone(self).accept_connections(Rc::new(listener)));
                 ServerEvent::Listening(address)
             }
             Err(error) => ServerEvent::NotListening { why: error.to_string() },
@@ -313,17 +314,17 @@ impl Server {
                 true
             }
             Err(error) => {
-                self.report(ServerEvent::NotListening { why: format!("cannot receive datagrams: {error}") });
+                self.report_event(ServerEvent::NotListening { why: format!("cannot receive datagrams: {error}") });
                 false
             }
         }
     }
 
-    async fn accept(self: Rc<Self>, listener: Rc<TcpListener>) {
+    async fn accept_connections(self: Rc<Self>, listener: Rc<TcpListener>) {
         loop {
             match listener.accept().await {
                 Ok((stream, client)) => {
-                    self.admit_connection(stream, canonical(client));
+                    self.admit_connection(stream, canonical_address(client));
                     // Those that have sent something are classified, and who has lost its place closes its socket,
                     // before the next one comes.
                     if self.admission.is_full_of_pending() {
@@ -340,24 +341,27 @@ impl Server {
     fn admit_connection(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
         match self.admission.admit_pending(client.ip(), Instant::now()) {
             Ok(pending) => drop(spawn_local(Rc::clone(self).handle_connection(stream, client, pending))),
-            Err(why) => self.reject(client.ip(), why),
+            Err(why) => self.report_rejection(client.ip(), why),
         }
     }
 
     /// Classifies a new connection, and serves it.
     async fn handle_connection(self: Rc<Self>, stream: TcpStream, client: SocketAddr, mut pending: PendingConnection) {
-        let (control, FirstBytes { caller, bytes }) = match self.greet(stream, client, &mut pending.place).await {
+        let (control, FirstBytes { caller, bytes }) = match self.read_greeting(stream, client, &mut pending.place).await
+        {
             Ok(Some(greeted)) => greeted,
             Ok(None) => return,
-            Err(why) => return self.reject(client.ip(), why),
+            Err(why) => return self.report_rejection(client.ip(), why),
         };
         match (caller, control) {
-            (Caller::Iperf3(cookie), control) => self.dispatch(control, client, cookie, pending).await,
-            (Caller::Iperf2, Control::Plain(stream)) if self.iperf2 => {
+            (CallerKind::Iperf3(cookie), control) => self.dispatch_connection(control, client, cookie, pending).await,
+            (CallerKind::Iperf2, ControlConnection::Plain(stream)) if self.iperf2 => {
                 self.run_iperf2(stream, client, bytes, pending).await;
             }
-            (Caller::Iperf2, _) => self.reject(client.ip(), Rejection::Iperf2),
-            (Caller::Unknown | Caller::Undecided, _) => self.reject(client.ip(), Rejection::Unknown),
+            (CallerKind::Iperf2, _) => self.report_rejection(client.ip(), ClientRejection::Iperf2),
+            (CallerKind::Unknown | CallerKind::Undecided, _) => {
+                self.report_rejection(client.ip(), ClientRejection::Unknown)
+            }
         }
     }
 
@@ -366,81 +370,87 @@ impl Server {
     ///
     /// # Errors
     /// Fails if the connection loses its place, or the client sends nothing in time.
-    async fn greet(
+    async fn read_greeting(
         &self,
         stream: TcpStream,
         client: SocketAddr,
         place: &mut PendingPlace,
-    ) -> Result<Option<(Control, FirstBytes)>, Rejection> {
-        let reply = self.client_timeout.reply();
+    ) -> Result<Option<(ControlConnection, FirstBytes)>, ClientRejection> {
+        let reply = self.client_timeout.reply_timeout();
         match timeout(reply, place.wait_for_first_byte(&stream)).await {
             Ok(Some(Ok(()))) => {}
-            Ok(None) => return Err(Rejection::QuotaExceeded),
-            Ok(Some(Err(_))) | Err(_) => return Err(Rejection::Unknown),
+            Ok(None) => return Err(ClientRejection::QuotaExceeded),
+            Ok(Some(Err(_))) | Err(_) => return Err(ClientRejection::Unknown),
         }
         let greeted = place.unless_lost(async {
             if let Some(share) = &self.share
                 && timeout(reply, begins_pinned_tls(&stream)).await.is_ok_and(|begins| begins.unwrap_or(false))
             {
-                share.pass(stream, client);
+                share.pass_connection(stream, client);
                 return Ok(None);
             }
-            let mut control = self.accept_tls(stream).await.ok_or(Rejection::Unknown)?;
+            let mut control = self.accept_tls(stream).await.ok_or(ClientRejection::Unknown)?;
             let first_bytes = read_first_bytes(&mut control, reply).await;
             Ok(Some((control, first_bytes)))
         });
-        greeted.await.ok_or(Rejection::QuotaExceeded)?
+        greeted.await.ok_or(ClientRejection::QuotaExceeded)?
     }
 
     /// Accepts TLS if the client asks for it and the server has a certificate. Returns `None` if the handshake fails or
     /// takes too long.
-    async fn accept_tls(&self, stream: TcpStream) -> Option<Control> {
-        let Some(identity) = &self.tls else { return Some(Control::Plain(stream)) };
+    async fn accept_tls(&self, stream: TcpStream) -> Option<ControlConnection> {
+        let Some(identity) = &self.tls else { return Some(ControlConnection::Plain(stream)) };
         let accepted = async move {
             let mut first_byte = [0];
             stream.peek(&mut first_byte).await?;
-            if first_byte == [HANDSHAKE] { identity.accept(stream).await } else { Ok(Control::Plain(stream)) }
+            if first_byte == [HANDSHAKE] {
+                identity.accept_tls(stream).await
+            } else {
+                Ok(ControlConnection::Plain(stream))
+            }
         };
-        timeout(self.client_timeout.reply(), accepted).await.ok()?.ok()
+        timeout(self.client_timeout.reply_timeout(), accepted).await.ok()?.ok()
     }
 
     /// Dispatches a connection by its `cookie`: to a new test, or to a test under way as a data connection.
-    async fn dispatch(
+    async fn dispatch_connection(
         self: Rc<Self>,
-        control: Control,
+        control: ControlConnection,
         client: SocketAddr,
-        cookie: Cookie,
+        cookie: TestCookie,
         pending: PendingConnection,
     ) {
-        let state = self.registry.borrow().lookup(&cookie, client.ip());
+        let state = self.registry.borrow().cookie_state(&cookie, client.ip());
         match (state, control) {
             (CookieState::New, control) => self.run_test(control, client, cookie, pending).await,
             // Data connections are never encrypted.
-            (CookieState::Open(test), Control::Plain(stream)) => dispatch_stream(stream, pending.permit, &test),
-            (CookieState::Open(_) | CookieState::Closed, control) => self.refuse(control).await,
+            (CookieState::Open(test), ControlConnection::Plain(stream)) => {
+                dispatch_stream(stream, pending.permit, &test)
+            }
+            (CookieState::Open(_) | CookieState::Closed, control) => self.refuse_connection(control).await,
         }
     }
 
     /// Runs the test with `cookie` on its control connection.
     async fn run_test(
         self: Rc<Self>,
-        control: Control,
+        control: ControlConnection,
         client: SocketAddr,
-        cookie: Cookie,
+        cookie: TestCookie,
         pending: PendingConnection,
     ) {
         let _permit = match self.admit_test(client.ip()).await {
             Ok(permit) => permit,
             Err(why) => {
-                self.reject(client.ip(), why);
-                return self.refuse(control).await;
+                self.report_rejection(client.ip(), why);
+                return self.refuse_connection(control).await;
             }
         };
         drop(pending);
-        prepare_control(control.tcp(), self.client_timeout);
-        let streams = self.registry.borrow_mut().open(cookie, client.ip());
+        prepare_control(control.tcp_stream(), self.client_timeout);
+        let streams = self.registry.borrow_mut().open_test(cookie, client.ip());
         let ended = Test::new(Rc::clone(&self), client, cookie, control, streams).run().await;
-        self.registry.borrow_mut().close(cookie);
+        self.registry.borrow_mut().close_test(cookie);
         self.report_end(client, ended);
     }
 
@@ -448,11 +458,11 @@ impl Server {
     ///
     /// # Errors
     /// Fails as [`Admission::admit_test`] does, if evictions do not help.
-    async fn admit_test(&self, client: IpAddr) -> Result<Permit, Rejection> {
+    async fn admit_test(&self, client: IpAddr) -> Result<AdmissionPermit, ClientRejection> {
         let deadline = Instant::now() + EVICTION_TIMEOUT;
         loop {
             match self.admission.admit_test(client) {
-                Err(Rejection::QuotaExceeded) if Instant::now() < deadline && self.admission.evict_idle(1) => {
+                Err(ClientRejection::QuotaExceeded) if Instant::now() < deadline && self.admission.evict_idle(1) => {
                     sleep(POLL_INTERVAL).await;
                 }
                 admitted => return admitted,
@@ -464,7 +474,7 @@ impl Server {
     ///
     /// # Errors
     /// Fails as [`Admission::admit_load`] does, if evictions do not help.
-    async fn admit_load(&self, client: IpAddr, request: &Request) -> Result<Permit, Refusal> {
+    async fn admit_load(&self, client: IpAddr, request: &Request) -> Result<AdmissionPermit, TestRefusal> {
         let deadline = Instant::now() + EVICTION_TIMEOUT;
         let streams = u32::from(data_connections(request));
         loop {
@@ -490,27 +500,28 @@ impl Server {
         pending: PendingConnection,
     ) {
         drop(pending);
-        let ended = iperf2::receive(&self, client, stream, first_bytes).await;
+        let ended = iperf2::receive_upload(&self, client, stream, first_bytes).await;
         self.report_end(client, ended);
     }
 
     /// Refuses a connection with the same answer as iperf3.
-    async fn refuse(&self, mut control: Control) {
+    async fn refuse_connection(&self, mut control: ControlConnection) {
         // Without the answer, the client still sees that the connection is closed.
-        let _ = timeout(self.client_timeout.reply(), control.send(&[State::AccessDenied.byte()])).await;
+        let _ = timeout(self.client_timeout.reply_timeout(), control.send_bytes(&[StateByte::AccessDenied.to_byte()]))
+            .await;
     }
 
     /// Returns the bounds of a transfer for a `request` over so many `streams`.
-    fn bounds(&self, request: &Request, streams: u16) -> Bounds {
+    fn transfer_bounds(&self, request: &Request, streams: u16) -> TransferBounds {
         let writes = u64::from(streams) * u64::from(request.burst.unwrap_or(1));
         let burst = ByteCount::new(request.block.get().saturating_mul(writes));
         let limits = self.admission.limits();
         let least = [limits.address.rate, limits.total.rate].into_iter().flatten().min();
-        Bounds {
+        TransferBounds {
             // The client ends the test, and its message takes time: a test of the permitted duration is not cut off.
             max_duration: limits.duration.map(|max| max + self.client_timeout.0),
             max_bytes: limits.bytes,
-            stall: StallBounds::from_request(request, streams, self.client_timeout.stall()),
+            stall: StallBounds::from_request(request, streams, self.client_timeout.stall_limit()),
             burst: monitor::permitted_burst(burst, least),
         }
     }
@@ -530,10 +541,14 @@ impl Server {
     }
 
     /// Reports a connection that is closed at once, or counts it.
-    fn reject(&self, client: IpAddr, why: Rejection) {
-        let why = why.reason();
+    fn report_rejection(&self, client: IpAddr, why: ClientRejection) {
+        let why = why.reason_text();
         if self.refusals.borrow_mut().is_first(client, why, Instant::now()) {
-            self.report(ServerEvent::Rejected(RefusedConnections { client, why: why.to_owned(), connections: 1 }));
+            self.report_event(ServerEvent::Rejected(RefusedConnections {
+                client,
+                why: why.to_owned(),
+                connections: 1,
+            }));
         }
     }
 
@@ -553,7 +568,7 @@ impl Server {
     }
 
     /// Reports an event that does not end a test.
-    fn report(&self, event: ServerEvent) {
+    fn report_event(&self, event: ServerEvent) {
         let _ = self.events.send(QueuedEvent { event, ends_test: false });
     }
 }
@@ -566,18 +581,18 @@ fn end_event(client: SocketAddr, ended: Result<TestTotals, TestFailure>) -> Serv
 }
 
 /// Returns a new random nonce.
-fn random_nonce() -> io::Result<Nonce> {
-    let mut random = [0; Nonce::LENGTH];
+fn random_nonce() -> io::Result<ServerNonce> {
+    let mut random = [0; ServerNonce::LENGTH];
     // The kernel returns up to 256 bytes in one call.
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    Ok(Nonce::new(random))
+    Ok(ServerNonce::new(random))
 }
 
 /// A test that ended early.
 struct TestFailure {
     why: String,
     /// The reason as an error of the protocol; `None` for an iperf2 client.
-    cause: Option<Error>,
+    cause: Option<TestError>,
     /// The test up to its end, if data had flowed.
     measurement: Option<Box<Measurement>>,
     /// True if the load of the test was not admitted: the client may be anybody.
@@ -599,8 +614,8 @@ impl From<String> for TestFailure {
     }
 }
 
-impl From<Error> for TestFailure {
-    fn from(error: Error) -> Self {
+impl From<TestError> for TestFailure {
+    fn from(error: TestError) -> Self {
         Self { why: error.to_string(), cause: Some(error), measurement: None, is_refusal: false, is_no_test: false }
     }
 }
@@ -608,17 +623,17 @@ impl From<Error> for TestFailure {
 /// Sets the options of a control connection: no delay for small messages, which the client waits for, and keepalives.
 fn prepare_control(stream: &TcpStream, timeout: ClientTimeout) {
     // The kernel takes whole seconds, at least one.
-    let interval = timeout.reply().max(Duration::from_secs(1));
+    let interval = timeout.reply_timeout().max(Duration::from_secs(1));
     let keepalive = TcpKeepalive::new().with_time(3 * interval).with_interval(interval).with_retries(3);
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
 
 /// Passes a data connection to its test.
-fn dispatch_stream(stream: TcpStream, permit: Permit, test: &StreamSender) {
+fn dispatch_stream(stream: TcpStream, permit: AdmissionPermit, test: &StreamSender) {
     if let Some(stream) = into_blocking(stream) {
         // If the test has just ended, the connection is closed.
-        let _ = test.send(AcceptedStream { channel: Channel::Tcp(stream), permit });
+        let _ = test.send(AcceptedStream { channel: StreamChannel::Tcp(stream), permit });
     }
 }
 

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use fullpipe_control::{QUEUE_INTERVAL, QueueSample};
-use fullpipe_iperf::{ErrorNumber, Refusal};
-use fullpipe_load::{Role, Totals};
+use fullpipe_iperf::{ErrorNumber, TestRefusal};
+use fullpipe_load::{StreamRole, TransferTotals};
 use fullpipe_record::Sample;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::admission::Activity;
-use super::stall::{Progress, StallBounds, StallWatch};
+use super::admission::LoadActivity;
+use super::stall::{StallBounds, StallProgress, StallWatch};
 
 /// Maximum time over which a rate is averaged, as by iperf3's `--server-bitrate-limit`.
 const MAX_WINDOW: Span = Span::from_secs(5);
@@ -34,7 +34,7 @@ pub(super) fn permitted_burst(burst: ByteCount, limit: Option<BitRate>) -> ByteC
 
 /// The bounds of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub(super) struct TransferBounds {
     /// Maximum duration; `None` if it is not bounded.
     pub(super) max_duration: Option<Span>,
     /// Maximum number of bytes; `None` if it is not bounded.
@@ -47,27 +47,27 @@ pub(super) struct Bounds {
 
 /// The counts of a transfer under way, and its bounds.
 #[derive(Debug)]
-pub(super) struct Monitor {
-    bounds: Bounds,
+pub(super) struct TransferMonitor {
+    bounds: TransferBounds,
     /// Bytes at times of the last [`MAX_WINDOW`], oldest first.
     counts: VecDeque<(Span, ByteCount)>,
     /// The role of this end in each stream.
-    roles: Vec<Role>,
+    roles: Vec<StreamRole>,
     stall: StallWatch,
     /// The time of the next check of the progress, and what the last one found.
     progress_due: Span,
-    progress: Progress,
+    progress: StallProgress,
 }
 
-impl Monitor {
-    pub(super) fn new(bounds: Bounds, roles: Vec<Role>) -> Self {
+impl TransferMonitor {
+    pub(super) fn new(bounds: TransferBounds, roles: Vec<StreamRole>) -> Self {
         Self {
             bounds,
             counts: VecDeque::from([(Span::ZERO, ByteCount::ZERO)]),
             stall: StallWatch::new(bounds.stall, roles.len()),
             roles,
             progress_due: QUEUE_INTERVAL.into(),
-            progress: Progress::default(),
+            progress: StallProgress::default(),
         }
     }
 
@@ -76,28 +76,28 @@ impl Monitor {
     ///
     /// # Errors
     /// Fails if the transfer exceeds its bounds, or makes too little progress.
-    pub(super) fn check(
+    pub(super) fn check_progress(
         &mut self,
-        totals: &Totals,
+        totals: &TransferTotals,
         samples: impl FnOnce() -> Vec<Sample>,
-    ) -> Result<Activity, Refusal> {
+    ) -> Result<LoadActivity, TestRefusal> {
         let (at, bytes) = (totals.at, totals.streams.iter().map(|stream| stream.bytes).sum());
         self.check_bounds(at, bytes)?;
         if at >= self.progress_due {
             self.progress_due = at + Span::from(QUEUE_INTERVAL);
-            self.progress = self.stall.check(at, &stream_progress(totals, &self.roles, &samples()))?;
+            self.progress = self.stall.check_progress(at, &stream_progress(totals, &self.roles, &samples()))?;
         }
-        let Progress { idle, stalled } = self.progress;
-        Ok(Activity { rate: self.rate(at, bytes), idle, stalled })
+        let StallProgress { idle, stalled } = self.progress;
+        Ok(LoadActivity { rate: self.recent_rate(at, bytes), idle, stalled })
     }
 
-    fn check_bounds(&self, at: Span, bytes: ByteCount) -> Result<(), Refusal> {
-        let refuse = |why| Err(Refusal { number: ErrorNumber::MAX_DURATION, why });
+    fn check_bounds(&self, at: Span, bytes: ByteCount) -> Result<(), TestRefusal> {
+        let refuse = |why| Err(TestRefusal { number: ErrorNumber::MAX_DURATION, why });
         match self.bounds {
-            Bounds { max_duration: Some(max), .. } if at > max => {
+            TransferBounds { max_duration: Some(max), .. } if at > max => {
                 refuse(format!("it lasted longer than the {max} that are permitted"))
             }
-            Bounds { max_bytes: Some(max), .. } if bytes > max => {
+            TransferBounds { max_bytes: Some(max), .. } if bytes > max => {
                 refuse(format!("it carried more than the {max} that are permitted"))
             }
             _ => Ok(()),
@@ -105,7 +105,7 @@ impl Monitor {
     }
 
     /// Returns the rate of the last [`MAX_WINDOW`]; zero before [`MIN_WINDOW`].
-    fn rate(&mut self, at: Span, bytes: ByteCount) -> BitRate {
+    fn recent_rate(&mut self, at: Span, bytes: ByteCount) -> BitRate {
         if self.counts.back().is_none_or(|&(last, _)| at.saturating_sub(last) >= COUNT_INTERVAL) {
             self.counts.push_back((at, bytes));
         }
@@ -117,13 +117,13 @@ impl Monitor {
         if window < MIN_WINDOW {
             return BitRate::ZERO;
         }
-        BitRate::of(bytes.saturating_sub(before).saturating_sub(self.bounds.burst), window)
+        BitRate::from_bytes_in(bytes.saturating_sub(before).saturating_sub(self.bounds.burst), window)
     }
 }
 
 /// Returns what each stream has carried, and what waits for it in the kernel. Of a TCP stream on which this end sends,
 /// only what the other end has acknowledged counts.
-fn stream_progress(totals: &Totals, roles: &[Role], samples: &[Sample]) -> Vec<QueueSample> {
+fn stream_progress(totals: &TransferTotals, roles: &[StreamRole], samples: &[Sample]) -> Vec<QueueSample> {
     let mut streams: Vec<QueueSample> =
         totals.streams.iter().map(|count| QueueSample { carried: count.bytes, ..Default::default() }).collect();
     for sample in samples {
@@ -131,7 +131,7 @@ fn stream_progress(totals: &Totals, roles: &[Role], samples: &[Sample]) -> Vec<Q
         let (Some(stream), Some(role)) = (streams.get_mut(index), roles.get(index)) else { continue };
         let memory = sample.memory.unwrap_or_default();
         let sender = QueueSample::from_sender(&sample.tcp, &memory);
-        let is_known = *role == Role::Sender && sample.tcp.bytes_acked.is_some();
+        let is_known = *role == StreamRole::Sender && sample.tcp.bytes_acked.is_some();
         let carried = if is_known { sender.carried } else { stream.carried };
         *stream = QueueSample { carried, queued: memory.wmem_queued + memory.rmem_alloc, ..sender };
     }
@@ -144,32 +144,32 @@ mod tests {
     use fullpipe_load::StreamCount;
     use fullpipe_record::{Request, TcpInfo};
 
-    const BOUNDS: fn() -> Bounds = || Bounds {
+    const BOUNDS: fn() -> TransferBounds = || TransferBounds {
         max_duration: Some(Span::from_secs(60)),
         max_bytes: Some(ByteCount::from_mib(100)),
         stall: StallBounds::from_request(&Request::default(), 1, Span::from_secs(20)),
         burst: ByteCount::from_kib(128),
     };
 
-    fn monitor(bounds: Bounds) -> Monitor {
-        Monitor::new(bounds, vec![Role::Receiver])
+    fn monitor(bounds: TransferBounds) -> TransferMonitor {
+        TransferMonitor::new(bounds, vec![StreamRole::Receiver])
     }
 
     /// Returns the rate after one stream has received `bytes`.
-    fn check(monitor: &mut Monitor, at: Span, bytes: ByteCount) -> Result<BitRate, Refusal> {
-        let totals = Totals { at, streams: vec![StreamCount { bytes, ..StreamCount::default() }] };
-        monitor.check(&totals, Vec::new).map(|activity| activity.rate)
+    fn check(monitor: &mut TransferMonitor, at: Span, bytes: ByteCount) -> Result<BitRate, TestRefusal> {
+        let totals = TransferTotals { at, streams: vec![StreamCount { bytes, ..StreamCount::default() }] };
+        monitor.check_progress(&totals, Vec::new).map(|activity| activity.rate)
     }
 
     /// Returns the rate at each update of a steady flow of `mbps`.
-    fn rates(monitor: &mut Monitor, mbps: u64, millis: std::ops::Range<u64>) -> Vec<BitRate> {
+    fn rates(monitor: &mut TransferMonitor, mbps: u64, millis: std::ops::Range<u64>) -> Vec<BitRate> {
         let bytes = |at: u64| ByteCount::new(at * mbps * 125);
         millis.step_by(20).map(|at| check(monitor, Span::from_millis(at), bytes(at)).unwrap()).collect()
     }
 
     #[test]
     fn a_steady_flow_has_its_rate() {
-        let mut monitor = monitor(Bounds { max_bytes: None, ..BOUNDS() });
+        let mut monitor = monitor(TransferBounds { max_bytes: None, ..BOUNDS() });
         let seen = rates(&mut monitor, 800, 0..20_000);
         assert!(seen[..50].iter().all(|rate| *rate == BitRate::ZERO), "not before a second has passed");
         let last = *seen.last().unwrap();
@@ -193,7 +193,7 @@ mod tests {
     fn a_client_that_writes_gigabytes_at_once_is_held_to_the_limit() {
         let limit = BitRate::from_mbps(10);
         let burst = permitted_burst(ByteCount::from_mib(1000), Some(limit));
-        let mut monitor = monitor(Bounds { burst, max_bytes: None, ..BOUNDS() });
+        let mut monitor = monitor(TransferBounds { burst, max_bytes: None, ..BOUNDS() });
         assert!(rates(&mut monitor, 12, 0..20_000).last().is_some_and(|rate| *rate > limit));
         assert_eq!(permitted_burst(ByteCount::from_mib(1000), None), ByteCount::from_mib(1000));
         assert_eq!(permitted_burst(ByteCount::from_mib(1), Some(BitRate::from_mbps(1))), ByteCount::from_kib(128));
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn bytes_before_the_window_do_not_count() {
-        let mut monitor = monitor(Bounds { max_bytes: None, ..BOUNDS() });
+        let mut monitor = monitor(TransferBounds { max_bytes: None, ..BOUNDS() });
         check(&mut monitor, Span::from_secs(1), ByteCount::from_mib(1000)).unwrap();
         for update in 0..600 {
             check(&mut monitor, Span::from_millis(1000 + update * 20), ByteCount::from_mib(1000)).unwrap();
@@ -230,15 +230,16 @@ mod tests {
             memory: None,
         };
         let ends_at = |role, acknowledged: fn(u64) -> u64| {
-            let mut monitor = Monitor::new(Bounds { max_duration: None, max_bytes: None, ..BOUNDS() }, vec![role]);
+            let mut monitor =
+                TransferMonitor::new(TransferBounds { max_duration: None, max_bytes: None, ..BOUNDS() }, vec![role]);
             (1..100).find(|&second| {
                 let streams = vec![StreamCount { bytes: ByteCount::from_mib(second), ..StreamCount::default() }];
-                let totals = Totals { at: Span::from_secs(second), streams };
-                monitor.check(&totals, || vec![sample(acknowledged(second))]).is_err()
+                let totals = TransferTotals { at: Span::from_secs(second), streams };
+                monitor.check_progress(&totals, || vec![sample(acknowledged(second))]).is_err()
             })
         };
-        assert!(ends_at(Role::Sender, |_| 65_536).is_some_and(|second| second <= 22));
-        assert_eq!(ends_at(Role::Sender, |second| second << 20), None);
-        assert_eq!(ends_at(Role::Receiver, |_| 0), None);
+        assert!(ends_at(StreamRole::Sender, |_| 65_536).is_some_and(|second| second <= 22));
+        assert_eq!(ends_at(StreamRole::Sender, |second| second << 20), None);
+        assert_eq!(ends_at(StreamRole::Receiver, |_| 0), None);
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use fullpipe_record::{Interval, Measurement};
 
-use crate::client::Connected;
+use crate::client::ConnectedTest;
 
 /// Bytes of text after which further intervals are left out: a test may last a day.
 const MAX_TEXT: usize = 256 * 1024;
@@ -12,15 +12,15 @@ const MAX_TEXT: usize = 256 * 1024;
 /// A renderer of one test as text. The program that runs the server chooses the format by its [`Printer`].
 pub trait TestText {
     /// Returns the lines of an interval.
-    fn interval(&mut self, interval: &Interval) -> String;
+    fn interval_lines(&mut self, interval: &Interval) -> String;
 
     /// Returns the lines of the totals.
-    fn results(&self, measurement: &Measurement) -> String;
+    fn result_lines(&self, measurement: &Measurement) -> String;
 }
 
 /// A function that begins the text of a test. It takes the client's address and the test, and returns the first lines
 /// and the renderer of the rest.
-pub type Printer = fn(SocketAddr, &Connected) -> (String, Box<dyn TestText>);
+pub type Printer = fn(SocketAddr, &ConnectedTest) -> (String, Box<dyn TestText>);
 
 /// The text of one test so far.
 pub(super) struct OutputBuffer {
@@ -30,14 +30,14 @@ pub(super) struct OutputBuffer {
 
 impl OutputBuffer {
     /// Returns the output of a test whose data connections are open.
-    pub(super) fn new(printer: Printer, client: SocketAddr, connected: &Connected) -> Self {
+    pub(super) fn new(printer: Printer, client: SocketAddr, connected: &ConnectedTest) -> Self {
         let (lines, text) = printer(client, connected);
         Self { text, lines }
     }
 
     /// Adds an interval.
-    pub(super) fn interval(&mut self, interval: &Interval) {
-        let lines = self.text.interval(interval);
+    pub(super) fn add_interval(&mut self, interval: &Interval) {
+        let lines = self.text.interval_lines(interval);
         if self.lines.len() < MAX_TEXT {
             self.lines += &lines;
         }
@@ -45,7 +45,7 @@ impl OutputBuffer {
 
     /// Returns all lines, followed by those of the totals.
     pub(super) fn with_results(&self, measurement: &Measurement) -> String {
-        self.lines.clone() + &self.text.results(measurement)
+        self.lines.clone() + &self.text.result_lines(measurement)
     }
 }
 
@@ -58,11 +58,11 @@ mod tests {
     struct OneLine;
 
     impl TestText for OneLine {
-        fn interval(&mut self, interval: &Interval) -> String {
+        fn interval_lines(&mut self, interval: &Interval) -> String {
             format!("{} {}\n", interval.to, interval.rate)
         }
 
-        fn results(&self, _: &Measurement) -> String {
+        fn result_lines(&self, _: &Measurement) -> String {
             String::new()
         }
     }
@@ -71,11 +71,11 @@ mod tests {
     fn the_text_of_a_long_test_is_bounded() {
         let printer: Printer = |client, _| (format!("{client}\n"), Box::new(OneLine));
         let connected =
-            Connected { request: Request::default(), cookie: String::new(), mss: None, sockets: Vec::new() };
+            ConnectedTest { request: Request::default(), cookie: String::new(), mss: None, sockets: Vec::new() };
         let mut output = OutputBuffer::new(printer, ([192, 0, 2, 1], 40_000).into(), &connected);
         assert_eq!(output.lines, "192.0.2.1:40000\n");
         for second in 0..50_000 {
-            output.interval(&fixture::interval(second));
+            output.add_interval(&fixture::upload_interval(second));
         }
         assert!((MAX_TEXT..MAX_TEXT + 1000).contains(&output.lines.len()), "{}", output.lines.len());
     }

@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use fullpipe_control::client_prefix;
-use fullpipe_iperf::{Cookie, udp};
-use fullpipe_load::Channel;
+use fullpipe_iperf::{TestCookie, udp};
+use fullpipe_load::StreamChannel;
 use tokio::sync::mpsc;
 
-use super::admission::Permit;
+use super::admission::AdmissionPermit;
 
 /// Maximum number of tests whose cookies are kept after their end.
 const MAX_CLOSED: usize = 1024;
@@ -20,10 +20,10 @@ const ECHO_TIMEOUT: Duration = Duration::from_secs(3);
 /// A stream that was accepted for a test.
 #[derive(Debug)]
 pub(super) struct AcceptedStream {
-    pub(super) channel: Channel,
+    pub(super) channel: StreamChannel,
     /// Permit of the pending connection. Its number orders the streams, because the first bytes of a later connection
     /// may be read earlier.
-    pub(super) permit: Permit,
+    pub(super) permit: AdmissionPermit,
 }
 
 /// The sending half of the channel by which a test receives its streams.
@@ -42,7 +42,7 @@ pub(super) enum CookieState {
 /// A test that waits for UDP streams.
 #[derive(Debug)]
 struct PendingStreams {
-    cookie: Cookie,
+    cookie: TestCookie,
     /// Local address of its control connection.
     local: SocketAddr,
     /// True if its client sends its cookie with each hello.
@@ -54,25 +54,25 @@ struct PendingStreams {
 /// A test that has ended.
 #[derive(Debug)]
 struct ClosedTest {
-    cookie: Cookie,
+    cookie: TestCookie,
     client: Option<IpAddr>,
     ended: Instant,
 }
 
 /// The tests under way, and the last ones that have ended.
 #[derive(Debug, Default)]
-pub(super) struct Registry {
-    open: HashMap<Cookie, (IpAddr, StreamSender)>,
+pub(super) struct TestRegistry {
+    open: HashMap<TestCookie, (IpAddr, StreamSender)>,
     closed: VecDeque<ClosedTest>,
     /// The test that waits for UDP streams, by client. The first datagram of a stream shows only its source address, so
     /// only one test of each address opens streams at a time.
     pending_streams: HashMap<IpAddr, PendingStreams>,
 }
 
-impl Registry {
+impl TestRegistry {
     /// Returns the state of the test for a `cookie` that `client` sent. Others can read cookies on the path, so a test
     /// accepts streams only from the client prefix that started it.
-    pub(super) fn lookup(&self, cookie: &Cookie, client: IpAddr) -> CookieState {
+    pub(super) fn cookie_state(&self, cookie: &TestCookie, client: IpAddr) -> CookieState {
         match self.open.get(cookie) {
             Some((owner, test)) if client_prefix(*owner) == client_prefix(client) => CookieState::Open(test.clone()),
             Some(_) => CookieState::Closed,
@@ -82,7 +82,7 @@ impl Registry {
     }
 
     /// Opens a test of `client`, and returns the receiver of its streams.
-    pub(super) fn open(&mut self, cookie: Cookie, client: IpAddr) -> mpsc::UnboundedReceiver<AcceptedStream> {
+    pub(super) fn open_test(&mut self, cookie: TestCookie, client: IpAddr) -> mpsc::UnboundedReceiver<AcceptedStream> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.open.insert(cookie, (client, sender));
         receiver
@@ -90,7 +90,7 @@ impl Registry {
 
     /// Returns true if `client` has a test with this `cookie`, or had one until [`ECHO_TIMEOUT`] ago: clients also
     /// measure the path after the load.
-    pub(super) fn is_client(&self, cookie: &Cookie, client: IpAddr) -> bool {
+    pub(super) fn is_client(&self, cookie: &TestCookie, client: IpAddr) -> bool {
         match self.open.get(cookie) {
             Some((owner, _)) => *owner == client,
             None => self
@@ -103,7 +103,7 @@ impl Registry {
     }
 
     /// Closes a test, and keeps its cookie for a while.
-    pub(super) fn close(&mut self, cookie: Cookie) {
+    pub(super) fn close_test(&mut self, cookie: TestCookie) {
         self.stop_expecting(&cookie);
         let client = self.open.remove(&cookie).map(|(client, _)| client);
         if self.closed.len() == MAX_CLOSED {
@@ -117,7 +117,7 @@ impl Registry {
     /// the same client address is opening its streams.
     pub(super) fn expect_udp_streams(
         &mut self,
-        cookie: Cookie,
+        cookie: TestCookie,
         client: IpAddr,
         local: SocketAddr,
         needs_cookie: bool,
@@ -130,7 +130,7 @@ impl Registry {
     }
 
     /// Accepts no more UDP streams for the test with this `cookie`.
-    pub(super) fn stop_expecting(&mut self, cookie: &Cookie) {
+    pub(super) fn stop_expecting(&mut self, cookie: &TestCookie) {
         self.pending_streams.retain(|_, pending| pending.cookie != *cookie);
     }
 
@@ -161,60 +161,60 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 
-    fn cookie(number: u64) -> Cookie {
-        let mut bytes = [b'a'; Cookie::LENGTH];
+    fn cookie(number: u64) -> TestCookie {
+        let mut bytes = [b'a'; TestCookie::LENGTH];
         bytes[..20].copy_from_slice(format!("{number:020}").as_bytes());
-        Cookie::from_bytes(bytes)
+        TestCookie::from_bytes(bytes)
     }
 
     #[test]
     fn a_late_data_connection_starts_no_test() {
-        let mut registry = Registry::default();
-        assert!(matches!(registry.lookup(&cookie(1), HERE), CookieState::New));
-        let _streams = registry.open(cookie(1), HERE);
-        assert!(matches!(registry.lookup(&cookie(1), HERE), CookieState::Open(_)));
-        registry.close(cookie(1));
-        assert!(matches!(registry.lookup(&cookie(1), HERE), CookieState::Closed));
+        let mut registry = TestRegistry::default();
+        assert!(matches!(registry.cookie_state(&cookie(1), HERE), CookieState::New));
+        let _streams = registry.open_test(cookie(1), HERE);
+        assert!(matches!(registry.cookie_state(&cookie(1), HERE), CookieState::Open(_)));
+        registry.close_test(cookie(1));
+        assert!(matches!(registry.cookie_state(&cookie(1), HERE), CookieState::Closed));
     }
 
     #[test]
     fn a_cookie_is_not_enough_to_add_a_stream_from_another_address() {
-        let mut registry = Registry::default();
-        let _streams = registry.open(cookie(1), HERE);
-        assert!(matches!(registry.lookup(&cookie(1), THERE), CookieState::Closed));
-        assert!(matches!(registry.lookup(&cookie(1), HERE), CookieState::Open(_)));
+        let mut registry = TestRegistry::default();
+        let _streams = registry.open_test(cookie(1), HERE);
+        assert!(matches!(registry.cookie_state(&cookie(1), THERE), CookieState::Closed));
+        assert!(matches!(registry.cookie_state(&cookie(1), HERE), CookieState::Open(_)));
     }
 
     #[test]
     fn a_client_is_recognised_by_cookie_and_address() {
-        let mut registry = Registry::default();
-        let _streams = registry.open(cookie(1), HERE);
+        let mut registry = TestRegistry::default();
+        let _streams = registry.open_test(cookie(1), HERE);
         assert!(registry.is_client(&cookie(1), HERE));
         assert!(!registry.is_client(&cookie(1), THERE) && !registry.is_client(&cookie(2), HERE));
-        registry.close(cookie(1));
+        registry.close_test(cookie(1));
         assert!(registry.is_client(&cookie(1), HERE), "echo requests are still answered");
         assert!(!registry.is_client(&cookie(1), THERE));
     }
 
     #[test]
     fn the_number_of_closed_tests_is_bounded() {
-        let mut registry = Registry::default();
+        let mut registry = TestRegistry::default();
         for number in 0..5000 {
-            registry.open(cookie(number), HERE);
-            registry.close(cookie(number));
+            registry.open_test(cookie(number), HERE);
+            registry.close_test(cookie(number));
         }
         assert_eq!(registry.closed.len(), MAX_CLOSED);
-        assert!(matches!(registry.lookup(&cookie(0), HERE), CookieState::New));
-        assert!(matches!(registry.lookup(&cookie(4999), HERE), CookieState::Closed));
+        assert!(matches!(registry.cookie_state(&cookie(0), HERE), CookieState::New));
+        assert!(matches!(registry.cookie_state(&cookie(4999), HERE), CookieState::Closed));
     }
 
     #[test]
     fn a_udp_stream_belongs_to_the_one_test_of_its_address_that_waits_for_streams() {
-        let mut registry = Registry::default();
+        let mut registry = TestRegistry::default();
         let address = |last| IpAddr::from([192, 0, 2, last]);
         let stream = |last| SocketAddr::new(address(last), 40_000);
         let local = SocketAddr::from(([198, 51, 100, 1], 5201));
-        let _streams = [1, 2, 3].map(|number| registry.open(cookie(number), HERE));
+        let _streams = [1, 2, 3].map(|number| registry.open_test(cookie(number), HERE));
         assert!(registry.expecting_test(stream(1), &udp::HELLO).is_none());
         assert!(registry.expect_udp_streams(cookie(1), address(1), local, false));
         assert!(registry.expecting_test(stream(1), &udp::HELLO).is_some_and(|(address, _)| address == local));
@@ -224,23 +224,23 @@ mod tests {
         registry.stop_expecting(&cookie(1));
         assert!(registry.expecting_test(stream(1), &udp::HELLO).is_none());
         assert!(registry.expect_udp_streams(cookie(2), address(1), local, false));
-        registry.close(cookie(2));
+        registry.close_test(cookie(2));
         assert!(registry.expecting_test(stream(1), &udp::HELLO).is_none(), "a test that has ended accepts no streams");
     }
 
     #[test]
     fn a_repeated_hello_is_none_of_another_stream() {
-        let mut registry = Registry::default();
+        let mut registry = TestRegistry::default();
         let [first, second] = [40_000, 40_001].map(|port| SocketAddr::new(HERE, port));
         let local = SocketAddr::from(([198, 51, 100, 1], 5201));
-        let _streams = [1, 2].map(|number| registry.open(cookie(number), HERE));
+        let _streams = [1, 2].map(|number| registry.open_test(cookie(number), HERE));
         assert!(registry.expect_udp_streams(cookie(1), HERE, local, false));
         registry.opened_udp_stream(first);
         assert!(
             registry.expecting_test(first, &udp::HELLO).is_none()
                 && registry.expecting_test(second, &udp::HELLO).is_some()
         );
-        registry.close(cookie(1));
+        registry.close_test(cookie(1));
         assert!(registry.expect_udp_streams(cookie(2), HERE, local, false));
         assert!(registry.expecting_test(first, &udp::HELLO).is_some(), "the next test may use the port again");
     }
@@ -248,9 +248,9 @@ mod tests {
     /// Anybody could send one in the name of a client, which redirected a stream.
     #[test]
     fn a_forged_hello_opens_no_stream_of_a_client_that_sends_its_cookie() {
-        let mut registry = Registry::default();
+        let mut registry = TestRegistry::default();
         let local = SocketAddr::from(([198, 51, 100, 1], 5201));
-        let _streams = registry.open(cookie(1), HERE);
+        let _streams = registry.open_test(cookie(1), HERE);
         assert!(registry.expect_udp_streams(cookie(1), HERE, local, true));
         let opens = |hello: &[u8]| registry.expecting_test(SocketAddr::new(HERE, 40_000), hello).is_some();
         assert!(!opens(&udp::HELLO) && !opens(&udp::hello_with(&cookie(2))));

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use fullpipe_control::{QueueSample, QueueWatch, StalledBytes};
-use fullpipe_iperf::{ErrorNumber, Refusal};
+use fullpipe_iperf::{ErrorNumber, TestRefusal};
 use fullpipe_record::Request;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -43,22 +43,22 @@ impl StallBounds {
     /// Returns the bounds for what `request` asks for on so many `streams`, of which one may stall for `timeout`.
     pub(super) fn from_request(request: &Request, streams: u16, timeout: Span) -> Self {
         let asked = request.rate.filter(|rate| *rate > BitRate::ZERO);
-        let usual = MIN_RATE.scaled(streams.into()).min(MAX_MIN_RATE);
-        let least = asked.map(|rate| rate.scaled(f64::from(streams) / MIN_RATE_PART));
+        let usual = MIN_RATE.scale_by(streams.into()).min(MAX_MIN_RATE);
+        let least = asked.map(|rate| rate.scale_by(f64::from(streams) / MIN_RATE_PART));
         // At a low rate, blocks are far apart.
         let gap = asked.map_or(Span::ZERO, |rate| rate.time_for(request.block));
         Self {
             timeout,
             most_streams: if streams > FEW_STREAMS { timeout.min(timeout / 4 + gap * 2) } else { timeout },
             min_rate: least.map_or(usual, |least| usual.min(least)),
-            idle_rate: IDLE_RATE.scaled(streams.into()),
+            idle_rate: IDLE_RATE.scale_by(streams.into()),
         }
     }
 }
 
 /// The progress of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Progress {
+pub(super) struct StallProgress {
     /// Time since the transfer was last not idle.
     pub(super) idle: Span,
     /// Bytes in the queues of streams that make no progress.
@@ -90,7 +90,7 @@ impl StallWatch {
     ///
     /// # Errors
     /// Fails if the transfer makes too little progress.
-    pub(super) fn check(&mut self, at: Span, streams: &[QueueSample]) -> Result<Progress, Refusal> {
+    pub(super) fn check_progress(&mut self, at: Span, streams: &[QueueSample]) -> Result<StallProgress, TestRefusal> {
         let watched = self.streams.iter_mut().zip(streams).map(|(watch, stream)| watch.follow(at, stream));
         let stalled = watched.fold(StalledBytes::default(), StalledBytes::plus);
         self.counts.push_back((at, streams.iter().map(|stream| stream.carried).sum()));
@@ -103,10 +103,10 @@ impl StallWatch {
         if recent.is_some_and(|(rate, _)| rate >= self.bounds.idle_rate) {
             self.last_busy = at;
         }
-        Ok(Progress { idle: at.saturating_sub(self.last_busy), stalled })
+        Ok(StallProgress { idle: at.saturating_sub(self.last_busy), stalled })
     }
 
-    fn check_streams(&self, at: Span) -> Result<(), Refusal> {
+    fn check_streams(&self, at: Span) -> Result<(), TestRefusal> {
         let limit = self.bounds.most_streams;
         let silent = self.streams.iter().filter(|watch| watch.silence(at) > limit).count();
         if silent * 2 <= self.streams.len() {
@@ -114,18 +114,18 @@ impl StallWatch {
         }
         let streams = self.streams.len();
         Err(if silent == streams {
-            stalled(format!("no data flowed for {limit}"))
+            stall_refusal(format!("no data flowed for {limit}"))
         } else {
-            stalled(format!("no data flowed on {silent} of its {streams} streams for {limit}"))
+            stall_refusal(format!("no data flowed on {silent} of its {streams} streams for {limit}"))
         })
     }
 
-    fn check_rate(&self, at: Span) -> Result<(), Refusal> {
+    fn check_rate(&self, at: Span) -> Result<(), TestRefusal> {
         let StallBounds { timeout, min_rate, .. } = self.bounds;
         let recent = if at < timeout { None } else { self.carried_since(at.saturating_sub(timeout)) };
         match recent {
             Some((rate, carried)) if rate < min_rate => {
-                Err(stalled(format!("only {carried} flowed in {timeout}; it must carry at least {min_rate}")))
+                Err(stall_refusal(format!("only {carried} flowed in {timeout}; it must carry at least {min_rate}")))
             }
             _ => Ok(()),
         }
@@ -137,12 +137,12 @@ impl StallWatch {
         let (at, bytes) = *self.counts.back()?;
         let (from, before) = *self.counts.iter().rev().find(|(time, _)| *time <= since)?;
         let carried = bytes.saturating_sub(before);
-        Some((BitRate::of(carried, at.saturating_sub(from).max(Span::from_nanos(1))), carried))
+        Some((BitRate::from_bytes_in(carried, at.saturating_sub(from).max(Span::from_nanos(1))), carried))
     }
 }
 
-fn stalled(why: String) -> Refusal {
-    Refusal { number: ErrorNumber::NO_MESSAGE, why }
+fn stall_refusal(why: String) -> TestRefusal {
+    TestRefusal { number: ErrorNumber::NO_MESSAGE, why }
 }
 
 #[cfg(test)]
@@ -161,8 +161,8 @@ mod tests {
         watch: &mut StallWatch,
         seconds: u64,
         carried: impl Fn(usize, u64) -> u64,
-    ) -> Result<Progress, (u64, String)> {
-        let mut last = Progress::default();
+    ) -> Result<StallProgress, (u64, String)> {
+        let mut last = StallProgress::default();
         for second in 1..=seconds {
             let stream = |index| QueueSample {
                 carried: ByteCount::new(carried(index, second)),
@@ -171,7 +171,7 @@ mod tests {
                 is_closed: false,
             };
             let streams: Vec<QueueSample> = (0..watch.streams.len()).map(stream).collect();
-            last = watch.check(Span::from_secs(second), &streams).map_err(|refusal| (second, refusal.why))?;
+            last = watch.check_progress(Span::from_secs(second), &streams).map_err(|refusal| (second, refusal.why))?;
         }
         Ok(last)
     }
@@ -180,7 +180,7 @@ mod tests {
     fn a_transfer_that_moves_is_neither_idle_nor_stalled_however_much_is_under_way() {
         let mut watch = watch(4, &Request::default());
         let last = run(&mut watch, 1_000, |_, second| second * 20_000_000).unwrap();
-        assert_eq!(last, Progress::default());
+        assert_eq!(last, StallProgress::default());
         assert!(watch.counts.len() <= 122, "{}", watch.counts.len());
     }
 

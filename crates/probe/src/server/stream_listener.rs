@@ -32,7 +32,7 @@ impl StreamListener {
         Rc::new(Self { socket, is_for_tests, expecting: Cell::default(), usual: Cell::default() })
     }
 
-    pub(super) fn socket(&self) -> SockRef<'_> {
+    pub(super) fn socket_ref(&self) -> SockRef<'_> {
         SockRef::from(&*self.socket)
     }
 
@@ -40,10 +40,10 @@ impl StreamListener {
     /// other one waits for its streams.
     pub(super) fn expect_streams(self: &Rc<Self>, request: &Request) -> ExpectedStreams {
         if request.transport == Transport::Tcp {
-            self.restore();
+            self.restore_buffer_size();
             if let (Buffer::Request(size), 0, true) = (request.buffer, self.expecting.get(), self.is_for_tests) {
                 // Without it the accepted sockets get their buffer later.
-                let _ = self.fix(usize::try_from(size.get()).unwrap_or(usize::MAX));
+                let _ = self.fix_buffer_size(usize::try_from(size.get()).unwrap_or(usize::MAX));
             }
         }
         self.expecting.update(|tests| tests + 1);
@@ -51,18 +51,18 @@ impl StreamListener {
     }
 
     /// Fails if the kernel could not take the size back later, which is asked first.
-    fn fix(&self, size: usize) -> io::Result<()> {
+    fn fix_buffer_size(&self, size: usize) -> io::Result<()> {
         unfix_buffers(&*self.socket)?;
-        let usual = self.socket().recv_buffer_size()?;
-        self.socket().set_recv_buffer_size(size)?;
+        let usual = self.socket_ref().recv_buffer_size()?;
+        self.socket_ref().set_recv_buffer_size(size)?;
         self.usual.set(Some(usual));
         Ok(())
     }
 
-    fn restore(&self) {
+    fn restore_buffer_size(&self) {
         if let Some(usual) = self.usual.take() {
             // The kernel doubles what it is asked for.
-            let _ = self.socket().set_recv_buffer_size(usual / 2);
+            let _ = self.socket_ref().set_recv_buffer_size(usual / 2);
             let _ = unfix_buffers(&*self.socket);
         }
     }
@@ -75,7 +75,7 @@ impl Drop for ExpectedStreams {
     fn drop(&mut self) {
         self.0.expecting.update(|tests| tests - 1);
         if self.0.expecting.get() == 0 {
-            self.0.restore();
+            self.0.restore_buffer_size();
         }
     }
 }
@@ -103,35 +103,35 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn a_test_alone_has_its_buffer_from_the_handshake_on() {
         let listener = listener(true).await;
-        let [size, tuned] = [listener.socket().recv_buffer_size().unwrap(), scale(&listener).into()];
+        let [size, tuned] = [listener.socket_ref().recv_buffer_size().unwrap(), scale(&listener).into()];
         let small = asking(Buffer::Request(ByteCount::new(20_000)));
         let expected = listener.expect_streams(&small);
-        assert_eq!(listener.socket().recv_buffer_size().unwrap(), 40_000);
+        assert_eq!(listener.socket_ref().recv_buffer_size().unwrap(), 40_000);
         assert_eq!(scale(&listener), 0);
         drop(expected);
-        assert_eq!(listener.socket().recv_buffer_size().unwrap(), size);
+        assert_eq!(listener.socket_ref().recv_buffer_size().unwrap(), size);
         assert_eq!(usize::from(scale(&listener)), tuned);
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_test_takes_nothing_from_another_that_opens_streams() {
         let listener = listener(true).await;
-        let size = listener.socket().recv_buffer_size().unwrap();
+        let size = listener.socket_ref().recv_buffer_size().unwrap();
         let _automatic = listener.expect_streams(&asking(Buffer::Automatic));
         let _small = listener.expect_streams(&asking(Buffer::Request(ByteCount::new(20_000))));
-        assert_eq!(listener.socket().recv_buffer_size().unwrap(), size);
+        assert_eq!(listener.socket_ref().recv_buffer_size().unwrap(), size);
     }
 
     /// Such a test delayed the streams that followed by a second.
     #[tokio::test(flavor = "current_thread")]
     async fn a_test_that_does_not_open_its_streams_takes_nothing_from_those_that_follow() {
         let listener = listener(true).await;
-        let size = listener.socket().recv_buffer_size().unwrap();
+        let size = listener.socket_ref().recv_buffer_size().unwrap();
         let slow = listener.expect_streams(&asking(Buffer::Request(ByteCount::new(20_000))));
         let _next = listener.expect_streams(&asking(Buffer::Automatic));
-        assert_eq!(listener.socket().recv_buffer_size().unwrap(), size);
+        assert_eq!(listener.socket_ref().recv_buffer_size().unwrap(), size);
         drop(slow);
-        assert_eq!(listener.socket().recv_buffer_size().unwrap(), size);
+        assert_eq!(listener.socket_ref().recv_buffer_size().unwrap(), size);
     }
 
     /// An iperf2 client that connected meanwhile sent a 300th of what it could.

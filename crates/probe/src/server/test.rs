@@ -5,13 +5,17 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{Authenticator, Control, LoginAttempt, StalledBytes, canonical, client_prefix, unix_seconds};
-use fullpipe_host::{SysctlTree, inspect};
-use fullpipe_iperf::{
-    Cookie, ErrorNumber, KeyCheck, Parameters, Refusal, Results, ServerAction, ServerOutput, ServerSession, State,
-    data_connections, direction_of,
+use fullpipe_control::{
+    ControlConnection, LoginAttempt, LoginAuthenticator, StalledBytes, canonical_address, client_prefix, unix_seconds,
 };
-use fullpipe_load::{Channel, Lane, StorageFailure, StreamCount, Transfer, TransferPlan, apply_options, read_back};
+use fullpipe_host::{SysctlTree, inspect_host};
+use fullpipe_iperf::{
+    ErrorNumber, KeyCheck, ServerAction, ServerOutput, ServerSession, StateByte, TestCookie, TestParameters,
+    TestRefusal, TestResults, data_connections, direction_of,
+};
+use fullpipe_load::{
+    PlannedStream, RunningTransfer, StorageFailure, StreamChannel, StreamCount, TransferPlan, apply_options, read_back,
+};
 use fullpipe_record::{
     Direction, EndReport, HostIdentity, HostSettings, Interval, Measurement, Peer, Request, ResolvedRequest, RttReport,
     SocketReadback, TcpInfo, Transport, Validity,
@@ -23,18 +27,18 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::admission::{Activity, Permit};
-use super::monitor::Monitor;
+use super::admission::{AdmissionPermit, LoadActivity};
+use super::monitor::TransferMonitor;
 use super::output::OutputBuffer;
 use super::registry::AcceptedStream;
 use super::stream_listener::ExpectedStreams;
 use super::udp::answer_hello;
-use super::{POLL_INTERVAL, Server, ServerEvent, TestFailure, random_nonce};
-use crate::client::{Connected, segment_size};
-use crate::machine::{self, Before};
-use crate::progress::{Finished, Progress, role};
-use crate::results::{as_stated, results_of, stream_summaries, total};
-use crate::summary::{new_id, run_totals, started, this_host};
+use super::{POLL_INTERVAL, ServerEvent, TestFailure, TestServer, random_nonce};
+use crate::client::{ConnectedTest, segment_size};
+use crate::machine::{self, MachineSampler};
+use crate::progress::{CountedTransfer, FinishedTransfer, stream_role};
+use crate::results::{as_stated, direction_summary, results_of, stream_summaries};
+use crate::summary::{new_id, run_totals, start_date, this_host};
 
 /// Number of samples that all tests share, about 25 MB; each test keeps at least [`MAX_REPORT_SAMPLES`].
 const SHARED_SAMPLES: usize = 32_000;
@@ -80,29 +84,29 @@ pub(super) struct TestTotals {
 
 /// One test under way. It holds no buffer while its client sends nothing, because there may be a thousand tests.
 pub(super) struct Test {
-    server: Rc<Server>,
+    server: Rc<TestServer>,
     client: SocketAddr,
-    cookie: Cookie,
-    control: Control,
+    cookie: TestCookie,
+    control: ControlConnection,
     session: ServerSession,
     origin: Instant,
     shutdown: watch::Receiver<bool>,
     accepted: mpsc::UnboundedReceiver<AcceptedStream>,
     request: Request,
     /// Permit of the load, once it is admitted.
-    load: Option<Permit>,
+    load: Option<AdmissionPermit>,
     /// Set once the load was admitted: the client is one that the server serves.
     was_admitted: bool,
     /// Held while the streams are opened.
     expected_streams: Option<ExpectedStreams>,
     /// The streams, each with the number of its permit, which orders them.
-    streams: Vec<(u64, Channel)>,
+    streams: Vec<(u64, StreamChannel)>,
     sockets: Vec<SocketReadback>,
-    progress: Option<Progress>,
+    progress: Option<CountedTransfer>,
     /// The text output of the server, if the client asked for it.
     output: Option<OutputBuffer>,
-    monitor: Monitor,
-    finished: Option<Finished>,
+    monitor: TransferMonitor,
+    finished: Option<FinishedTransfer>,
     /// The time at which the transfer was over.
     finished_at: Option<Instant>,
     /// Settings of this host, if the client is fullpipe.
@@ -115,10 +119,10 @@ pub(super) struct Test {
 
 impl Test {
     pub(super) fn new(
-        server: Rc<Server>,
+        server: Rc<TestServer>,
         client: SocketAddr,
-        cookie: Cookie,
-        control: Control,
+        cookie: TestCookie,
+        control: ControlConnection,
         accepted: mpsc::UnboundedReceiver<AcceptedStream>,
     ) -> Self {
         Self {
@@ -137,7 +141,7 @@ impl Test {
             sockets: Vec::new(),
             progress: None,
             output: None,
-            monitor: Monitor::new(server.bounds(&Request::default(), 0), Vec::new()),
+            monitor: TransferMonitor::new(server.transfer_bounds(&Request::default(), 0), Vec::new()),
             finished: None,
             finished_at: None,
             settings: None,
@@ -159,11 +163,11 @@ impl Test {
             self.wait().await;
             self.answer_hellos();
             if *self.shutdown.borrow() {
-                self.session.shutdown();
+                self.session.announce_shutdown();
             }
             self.check_limits();
             self.report();
-            self.session.tick(self.now());
+            self.session.check_deadline(self.now());
         }
     }
 
@@ -186,7 +190,7 @@ impl Test {
     /// once it has all answers.
     fn answer_hellos(&self) {
         for (_, channel) in &self.streams {
-            if let Channel::Udp(stream) = channel {
+            if let StreamChannel::Udp(stream) = channel {
                 answer_hello(stream);
             }
         }
@@ -195,9 +199,10 @@ impl Test {
     /// Returns the maximum time to sleep: until the deadline if no data flows and no UDP stream may get a hello again.
     /// It never exceeds the rest of the omitted time, at whose end counting begins.
     fn sleep_time(&self) -> Duration {
-        let due = self.session.deadline().map_or(POLL_INTERVAL, |deadline| deadline.since(self.now()).into());
+        let due =
+            self.session.next_deadline().map_or(POLL_INTERVAL, |deadline| deadline.duration_since(self.now()).into());
         let Some(progress) = &self.progress else {
-            let has_udp_streams = self.streams.iter().any(|(_, channel)| matches!(channel, Channel::Udp(_)));
+            let has_udp_streams = self.streams.iter().any(|(_, channel)| matches!(channel, StreamChannel::Udp(_)));
             let longest = if self.load.is_some() { QUEUE_INTERVAL } else { due };
             return due.min(if has_udp_streams { POLL_INTERVAL } else { longest });
         };
@@ -206,32 +211,32 @@ impl Test {
 
     fn read(&mut self, read: io::Result<Vec<u8>>) {
         match read {
-            Ok(bytes) if !bytes.is_empty() => self.session.receive(self.now(), &bytes),
-            _ => self.session.closed(),
+            Ok(bytes) if !bytes.is_empty() => self.session.receive_bytes(self.now(), &bytes),
+            _ => self.session.connection_closed(),
         }
     }
 
     /// Reports the intervals that have passed, and refuses the test if it exceeds a limit: after its end, too, as long
     /// as the client still sends.
     fn check_limits(&mut self) {
-        let passed = self.progress.as_mut().map(Progress::update).unwrap_or_default();
+        let passed = self.progress.as_mut().map(CountedTransfer::take_passed_intervals).unwrap_or_default();
         self.report_intervals(passed);
         let Some(load) = &self.load else { return };
-        let failure = self.progress.as_ref().and_then(Progress::storage_failure);
+        let failure = self.progress.as_ref().and_then(CountedTransfer::storage_failure);
         if let Some(StorageFailure { why, os_error }) = failure {
-            return self.session.refuse(Refusal { number: ErrorNumber::FILE, why: why.clone() }, *os_error);
+            return self.session.refuse_test(TestRefusal { number: ErrorNumber::FILE, why: why.clone() }, *os_error);
         }
         let activity = match &self.progress {
-            Some(progress) => self.monitor.check(&progress.totals(), || progress.samples()),
+            Some(progress) => self.monitor.check_progress(&progress.transfer_totals(), || progress.current_samples()),
             // Before the start, no client has anything to send.
-            None => Ok(Activity {
+            None => Ok(LoadActivity {
                 stalled: StalledBytes::from_lasting(received_early(&self.streams)),
-                ..Activity::default()
+                ..LoadActivity::default()
             }),
         };
         let checked = activity.and_then(|activity| self.server.admission.record_activity(load, activity));
         if let Err(refusal) = checked {
-            self.session.refuse(refusal, None);
+            self.session.refuse_test(refusal, None);
         }
         if self.finished_at.is_some_and(|at| at.elapsed() >= DELIVERY_TIMEOUT) {
             self.reset_undelivered();
@@ -262,7 +267,7 @@ impl Test {
             ServerAction::Finished(client_results) => return Some(Ok(self.totals(&client_results))),
             ServerAction::Failed(error) => {
                 self.finish_transfer().await;
-                let measurement = self.totals(&Results::default()).measurement;
+                let measurement = self.totals(&TestResults::default()).measurement;
                 return Some(Err(TestFailure { measurement, is_refusal: !self.was_admitted, ..error.into() }));
             }
         }
@@ -272,13 +277,13 @@ impl Test {
     /// Sends `bytes`, after the reports that are not sent yet.
     async fn send(&mut self, bytes: &[u8]) {
         // A client that did not read its reports must not hold its permit by not reading the last message either.
-        let is_over = self.session.deadline().is_none() && !self.unsent.is_empty();
-        let timeout = if is_over { POLL_INTERVAL } else { self.server.client_timeout.send() };
+        let is_over = self.session.next_deadline().is_none() && !self.unsent.is_empty();
+        let timeout = if is_over { POLL_INTERVAL } else { self.server.client_timeout.send_timeout() };
         let mut all = std::mem::take(&mut self.unsent);
         all.extend_from_slice(bytes);
         // If only a part of a message was sent, no other message may follow it.
-        if !matches!(tokio::time::timeout(timeout, self.control.send(&all)).await, Ok(Ok(()))) {
-            self.session.closed();
+        if !matches!(tokio::time::timeout(timeout, self.control.send_bytes(&all)).await, Ok(Ok(()))) {
+            self.session.connection_closed();
         }
     }
 
@@ -288,7 +293,7 @@ impl Test {
         let Some(progress) = &self.progress else { return };
         let elapsed: Span = progress.origin().elapsed().into();
         if self.session.takes_reports() && elapsed >= self.report_due && self.is_all_acknowledged() {
-            self.session.report(&progress.so_far());
+            self.session.send_report(&progress.so_far());
             let streams = u64::from(data_connections(&self.request));
             self.report_due = elapsed + PEER_REPORT_INTERVAL * streams.div_ceil(STREAMS_PER_REPORT_INTERVAL);
         }
@@ -299,7 +304,7 @@ impl Test {
         let is_acknowledged = |info: TcpInfo| {
             info.not_sent.unwrap_or_default() == ByteCount::ZERO && info.unacked.unwrap_or_default() == SegCount::ZERO
         };
-        self.unsent.is_empty() && fullpipe_sys::tcp_info(self.control.tcp()).is_ok_and(is_acknowledged)
+        self.unsent.is_empty() && fullpipe_sys::tcp_info(self.control.tcp_stream()).is_ok_and(is_acknowledged)
     }
 
     /// Prepares for the load of a request: checks the user and the limits, and expects the streams.
@@ -321,10 +326,10 @@ impl Test {
                 } else {
                     self.expected_streams = Some(self.server.listener.expect_streams(&request));
                 }
-                self.server.report(ServerEvent::Began { client: self.client, request: request.clone() });
+                self.server.report_event(ServerEvent::Began { client: self.client, request: request.clone() });
                 self.request = request;
             }
-            Err(refusal) => self.session.refuse(refusal, None),
+            Err(refusal) => self.session.refuse_test(refusal, None),
         }
     }
 
@@ -332,34 +337,34 @@ impl Test {
     ///
     /// # Errors
     /// Fails if the user is refused. Every refusal takes [`REFUSAL_TIME`], so that its time does not show the reason.
-    async fn authenticate(&self) -> Result<(), Refusal> {
+    async fn authenticate(&self) -> Result<(), TestRefusal> {
         let Some(authenticator) = self.server.authenticator.clone() else { return Ok(()) };
         let began = Instant::now();
         let Err(why) = self.check_login(authenticator).await else { return Ok(()) };
         // Where many guesses are decrypted at once, a refusal takes a multiple of it.
         let periods = began.elapsed().div_duration_f64(REFUSAL_TIME).ceil().max(1.0);
         sleep((began + REFUSAL_TIME.mul_f64(periods)).saturating_duration_since(Instant::now())).await;
-        Err(Refusal { number: ErrorNumber::AUTHENTICATION, why })
+        Err(TestRefusal { number: ErrorNumber::AUTHENTICATION, why })
     }
 
     /// Decrypts the login of the client and checks it, unless its prefix or its user must wait. Fails with the reason,
     /// which is for the log alone.
-    async fn check_login(&self, authenticator: Authenticator) -> Result<(), String> {
+    async fn check_login(&self, authenticator: LoginAuthenticator) -> Result<(), String> {
         const TOO_MANY: &str = "too many wrong passwords came from its address, or for its user, which must wait";
         let (prefix, backoff) = (client_prefix(self.client.ip()), &self.server.backoff);
-        let may_try = |user| backoff.borrow().remaining(prefix, user, Instant::now()).is_zero();
+        let may_try = |user| backoff.borrow().remaining_delay(prefix, user, Instant::now()).is_zero();
         if !may_try(None) {
             return Err(TOO_MANY.to_owned());
         }
-        let token = self.session.parameters().and_then(Parameters::auth_token).map(str::to_owned);
-        let opened = spawn_blocking(move || authenticator.open(token.as_deref())).await;
+        let token = self.session.client_parameters().and_then(TestParameters::auth_token).map(str::to_owned);
+        let opened = spawn_blocking(move || authenticator.decrypt_token(token.as_deref())).await;
         let opened = opened.map_err(|error| error.to_string())?;
         // Nothing waits from here on, so of guesses that come together each is counted before the next is checked.
-        let user = opened.as_ref().ok().and_then(LoginAttempt::user);
+        let user = opened.as_ref().ok().and_then(LoginAttempt::user_index);
         if !may_try(user) {
             return Err(TOO_MANY.to_owned());
         }
-        let checked = opened.and_then(|attempt| attempt.check(unix_seconds()));
+        let checked = opened.and_then(|attempt| attempt.check_login(unix_seconds()));
         match &checked {
             Ok(()) => backoff.borrow_mut().record_success(prefix, user),
             Err(_) => backoff.borrow_mut().record_failure(prefix, user, Instant::now()),
@@ -372,20 +377,20 @@ impl Test {
     ///
     /// # Errors
     /// Fails if there is no UDP socket, or the other test takes too long.
-    async fn expect_udp_streams(&self, request: &Request) -> Result<(), Refusal> {
+    async fn expect_udp_streams(&self, request: &Request) -> Result<(), TestRefusal> {
         if request.transport != Transport::Udp {
             return Ok(());
         }
-        let refuse = |number, why: &str| Err(Refusal { number, why: why.to_owned() });
+        let refuse = |number, why: &str| Err(TestRefusal { number, why: why.to_owned() });
         if !self.server.has_udp.get() {
             return refuse(ErrorNumber::UNIMPLEMENTED, "another program uses the UDP port");
         }
-        let Ok(local) = self.control.tcp().local_addr() else {
+        let Ok(local) = self.control.tcp_stream().local_addr() else {
             return refuse(ErrorNumber::STREAMS, "the control connection is gone");
         };
-        let deadline = Instant::now() + self.server.client_timeout.reply() / 2;
-        let (client, local) = (self.client.ip(), canonical(local));
-        let needs_cookie = self.session.parameters().is_some_and(Parameters::sends_cookies);
+        let deadline = Instant::now() + self.server.client_timeout.reply_timeout() / 2;
+        let (client, local) = (self.client.ip(), canonical_address(local));
+        let needs_cookie = self.session.client_parameters().is_some_and(TestParameters::sends_cookies);
         let expect = || self.server.registry.borrow_mut().expect_udp_streams(self.cookie, client, local, needs_cookie);
         while !expect() {
             if Instant::now() >= deadline || *self.shutdown.borrow() {
@@ -400,21 +405,21 @@ impl Test {
     /// server of several tests, which share the listening socket, sets the receive buffer only, and the other options
     /// of accepted sockets. Errors are ignored here: setting the accepted sockets fails in the same way.
     fn prepare_listener(&self, request: &Request) {
-        let _ = apply_options(&self.server.listener.socket(), request);
+        let _ = apply_options(&self.server.listener.socket_ref(), request);
     }
 
     /// Accepts a stream: a connection with the test's cookie, or a UDP socket.
     fn accept_stream(&mut self, stream: AcceptedStream) {
         let AcceptedStream { channel, permit } = stream;
         if let Err(error) = apply_options(&SockRef::from(&channel), &self.request) {
-            let refusal = Refusal { number: ErrorNumber::CONGESTION, why: error.to_string() };
-            self.session.refuse(refusal, error.os_error());
+            let refusal = TestRefusal { number: ErrorNumber::CONGESTION, why: error.to_string() };
+            self.session.refuse_test(refusal, error.os_error());
             return;
         }
-        let is_udp = matches!(channel, Channel::Udp(_));
+        let is_udp = matches!(channel, StreamChannel::Udp(_));
         let fits = is_udp == (self.request.transport == Transport::Udp);
         if fits && self.session.stream_connected(self.now()) {
-            self.streams.push((permit.number(), channel));
+            self.streams.push((permit.permit_number(), channel));
         } else {
             refuse_stream(&channel);
         }
@@ -423,61 +428,66 @@ impl Test {
     fn start_transfer(&mut self) {
         self.expected_streams = None;
         self.server.registry.borrow_mut().stop_expecting(&self.cookie);
-        let base_rtt = fullpipe_sys::tcp_info(self.control.tcp()).ok().and_then(|info| info.min_rtt);
+        let base_rtt = fullpipe_sys::tcp_info(self.control.tcp_stream()).ok().and_then(|info| info.min_rtt);
         let mut streams = std::mem::take(&mut self.streams);
         streams.sort_by_key(|(number, _)| *number);
         let ways: Vec<Direction> =
             (0..data_connections(&self.request)).map(|index| self.stream_direction(index)).collect();
         let lanes = streams.into_iter().zip(&ways);
-        let lanes: Vec<Lane> = lanes.map(|((_, channel), way)| Lane { channel, role: role(*way) }).collect();
+        let lanes: Vec<PlannedStream> =
+            lanes.map(|((_, channel), way)| PlannedStream { channel, role: stream_role(*way) }).collect();
         let found = lanes.iter().zip(0..).filter_map(|(lane, index)| {
             let socket = read_back(&SockRef::from(&lane.channel), index).ok()?;
             Some(SocketReadback { handshake: caller_handshake(&lane.channel), ..socket })
         });
         self.sockets = found.collect();
-        let bounds = self.server.bounds(&self.request, data_connections(&self.request));
-        self.monitor = Monitor::new(bounds, ways.iter().map(|way| role(*way)).collect());
-        let mss =
-            lanes.first().and_then(|lane| segment_size(&lane.channel)).or_else(|| segment_size(self.control.tcp()));
+        let bounds = self.server.transfer_bounds(&self.request, data_connections(&self.request));
+        self.monitor = TransferMonitor::new(bounds, ways.iter().map(|way| stream_role(*way)).collect());
+        let mss = lanes
+            .first()
+            .and_then(|lane| segment_size(&lane.channel))
+            .or_else(|| segment_size(self.control.tcp_stream()));
         // Only fullpipe clients get samples of the processors and the device, so others do not cost a thread.
-        let before = self.session.takes_reports().then(|| Before::now(self.client.ip(), None));
+        let before = self.session.takes_reports().then(|| MachineSampler::from_route(self.client.ip(), None));
         match self.begin(lanes, self.plan(base_rtt)) {
             Ok(transfer) => {
-                let machine = before.and_then(|before| before.watch(transfer.origin()));
-                self.progress = Some(Progress::new(transfer, machine, self.local_request(), ways));
+                let machine = before.and_then(|before| before.start_watch(transfer.origin()));
+                self.progress = Some(CountedTransfer::new(transfer, machine, self.local_request(), ways));
                 self.report_host();
                 let asked = Request { interval: self.interval(), ..self.request.clone() };
-                let connected = Connected::of(&asked, &self.cookie, mss, &self.sockets);
+                let connected = ConnectedTest::from_sockets(&asked, &self.cookie, mss, &self.sockets);
                 self.output =
                     self.is_output_wanted().then(|| OutputBuffer::new(self.server.printer, self.client, &connected));
-                self.server.report(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
+                self.server
+                    .report_event(ServerEvent::Connected { client: self.client, connected: Box::new(connected) });
             }
             Err(error) => {
-                let refusal = Refusal { number: ErrorNumber::STREAMS, why: format!("cannot start the test: {error}") };
-                self.session.refuse(refusal, error.raw_os_error());
+                let refusal =
+                    TestRefusal { number: ErrorNumber::STREAMS, why: format!("cannot start the test: {error}") };
+                self.session.refuse_test(refusal, error.raw_os_error());
             }
         }
     }
 
-    fn begin(&self, lanes: Vec<Lane>, plan: TransferPlan) -> io::Result<Transfer> {
-        let storage = self.server.storage_config.open(opposite(self.request.direction))?;
-        Transfer::start_with(lanes, plan, storage)
+    fn begin(&self, lanes: Vec<PlannedStream>, plan: TransferPlan) -> io::Result<RunningTransfer> {
+        let storage = self.server.storage_config.open_storage(opposite(self.request.direction))?;
+        RunningTransfer::start_with(lanes, plan, storage)
     }
 
     /// Reports the settings and sockets of this host to a fullpipe client.
     fn report_host(&mut self) {
         if self.session.takes_reports() {
             // If the settings cannot be read, they are left out.
-            self.settings = inspect(&SysctlTree::of_this_host()).ok();
+            self.settings = inspect_host(&SysctlTree::of_this_host()).ok();
             let (settings, sockets) = (self.settings.clone(), self.sockets.clone());
-            self.session.report(&EndReport { settings, sockets, until: Some(Span::ZERO), ..EndReport::default() });
+            self.session.send_report(&EndReport { settings, sockets, until: Some(Span::ZERO), ..EndReport::default() });
         }
     }
 
     fn plan(&self, base_rtt: Option<Span>) -> TransferPlan {
         // fullpipe clients count bytes, all others whole blocks, and expect a sender that does as iperf3 does.
-        let whole_blocks = !self.session.parameters().is_some_and(Parameters::speaks_fullpipe);
-        let plan = TransferPlan::of(&self.request, base_rtt);
+        let whole_blocks = !self.session.client_parameters().is_some_and(TestParameters::speaks_fullpipe);
+        let plan = TransferPlan::from_request(&self.request, base_rtt);
         let catches_up_at_once = whole_blocks || plan.catches_up_at_once;
         let samples = self.kept_samples();
         TransferPlan { samples, whole_blocks, catches_up_at_once, bounds_unsent: true, ..plan }
@@ -486,7 +496,7 @@ impl Test {
     /// Returns the number of samples to keep: a share of [`SHARED_SAMPLES`], but enough for the report and the
     /// intervals.
     fn kept_samples(&self) -> usize {
-        let tests = usize::try_from(self.server.admission.tests()).unwrap_or(usize::MAX).max(1);
+        let tests = usize::try_from(self.server.admission.test_count()).unwrap_or(usize::MAX).max(1);
         let snapshots = 4 * usize::from(data_connections(&self.request));
         (SHARED_SAMPLES / tests).clamp(MAX_REPORT_SAMPLES, MAX_KEPT_SAMPLES).max(snapshots)
     }
@@ -509,7 +519,7 @@ impl Test {
     }
 
     fn is_output_wanted(&self) -> bool {
-        self.session.parameters().is_some_and(Parameters::wants_server_output)
+        self.session.client_parameters().is_some_and(TestParameters::wants_server_output)
     }
 
     /// Reports intervals that have passed. The client's upload, which is this end's download, comes first.
@@ -518,9 +528,9 @@ impl Test {
             let direction = opposite(interval.direction);
             let interval = Box::new(Interval { direction, ..interval });
             if let Some(output) = &mut self.output {
-                output.interval(&interval);
+                output.add_interval(&interval);
             }
-            self.server.report(ServerEvent::Interval { client: self.client, interval });
+            self.server.report_event(ServerEvent::Interval { client: self.client, interval });
         }
     }
 
@@ -528,7 +538,7 @@ impl Test {
     fn stop_transfer(&mut self) {
         let expected = self.expected();
         if let Some(progress) = &mut self.progress {
-            let last = if expected.is_none() { progress.end() } else { Vec::new() };
+            let last = if expected.is_none() { progress.end_transfer() } else { Vec::new() };
             progress.close_sending();
             self.report_intervals(last);
         }
@@ -553,9 +563,9 @@ impl Test {
         let is_udp = self.request.transport == Transport::Udp;
         let begun = Instant::now();
         let (mut received, mut last_growth) = (ByteCount::ZERO, begun);
-        while begun.elapsed() < self.server.client_timeout.reply() / 2 {
+        while begun.elapsed() < self.server.client_timeout.reply_timeout() / 2 {
             progress.note_arrivals();
-            let bytes = progress.counted();
+            let bytes = progress.counted_bytes();
             let timeout = if is_udp || bytes >= expected { SHORT_DRAIN_TIMEOUT } else { DRAIN_TIMEOUT };
             if bytes >= max || last_growth.elapsed() >= timeout {
                 return;
@@ -570,19 +580,19 @@ impl Test {
     /// Ends the transfer. Its threads take a moment to end, which must not block the other tests.
     async fn finish_transfer(&mut self) {
         if let Some(mut progress) = self.progress.take() {
-            self.report_intervals(progress.end());
+            self.report_intervals(progress.end_transfer());
             self.finished = spawn_blocking(move || progress.finish()).await.ok();
             self.finished_at = Some(Instant::now());
         }
     }
 
-    fn results(&self, report: bool) -> Results {
-        let Some(finished) = &self.finished else { return Results::default() };
+    fn results(&self, report: bool) -> TestResults {
+        let Some(finished) = &self.finished else { return TestResults::default() };
         let report = report.then(|| Box::new(self.end_report(finished)));
         // The counts of the client are not known yet, and iperf3 does not print them here either.
-        let measurement = || self.measurement(finished, &Results::default());
+        let measurement = || self.measurement(finished, &TestResults::default());
         let server_output = self.output.as_ref().map(|output| ServerOutput::Text(output.with_results(&measurement())));
-        Results { report, server_output, ..results_of(finished, &self.sockets) }
+        TestResults { report, server_output, ..results_of(finished, &self.sockets) }
     }
 
     /// Returns the identity of this host as the client gets it: its name and boot only where the client is known.
@@ -594,55 +604,56 @@ impl Test {
         HostIdentity { name: String::new(), boot_id: None, ..host }
     }
 
-    fn end_report(&self, finished: &Finished) -> EndReport {
+    fn end_report(&self, finished: &FinishedTransfer) -> EndReport {
         let mut report = EndReport {
             host: Some(self.stated_host()),
             settings: self.settings.clone(),
             cpu: finished.rest.cpu,
             sockets: self.sockets.clone(),
             samples: finished.rest.samples.clone(),
-            datagrams: finished.datagrams(self.request.transport),
+            datagrams: finished.stream_datagrams(self.request.transport),
             storage: finished.rest.storage,
-            processors: machine::stated(&finished.machine.processors),
+            processors: machine::reduce_for_peer(&finished.machine.processors),
             device: finished.machine.device.clone(),
             notes: finished.rest.notes.clone(),
             ..EndReport::default()
         };
-        report.thin(None, MAX_REPORT_SAMPLES);
+        report.thin_samples(None, MAX_REPORT_SAMPLES);
         report
     }
 
-    fn totals(&self, client_results: &Results) -> TestTotals {
+    fn totals(&self, client_results: &TestResults) -> TestTotals {
         let Some(finished) = &self.finished else { return TestTotals::default() };
-        let bytes = bytes_of(&finished.counts());
-        let rate = BitRate::of(bytes, finished.duration().max(Span::from_nanos(1)));
+        let bytes = bytes_of(&finished.stream_counts());
+        let rate = BitRate::from_bytes_in(bytes, finished.duration().max(Span::from_nanos(1)));
         TestTotals { bytes, rate, measurement: Some(Box::new(self.measurement(finished, client_results))) }
     }
 
     /// Returns the measurement of this end, completed by the client's results.
-    fn measurement(&self, finished: &Finished, client_results: &Results) -> Measurement {
-        let control = fullpipe_sys::tcp_info(self.control.tcp()).ok();
+    fn measurement(&self, finished: &FinishedTransfer, client_results: &TestResults) -> Measurement {
+        let control = fullpipe_sys::tcp_info(self.control.tcp_stream()).ok();
         let mut streams = stream_summaries(finished, client_results, self.request.transport);
         for stream in &mut streams {
             stream.direction = opposite(stream.direction);
         }
-        let mut totals = self.request.directions().iter().map(|&way| total(way, &streams, finished.duration()));
-        let summary = totals.next().unwrap_or_else(|| total(Direction::Upload, &[], finished.duration()));
+        let mut totals =
+            self.request.data_directions().iter().map(|&way| direction_summary(way, &streams, finished.duration()));
+        let summary = totals.next().unwrap_or_else(|| direction_summary(Direction::Upload, &[], finished.duration()));
         let reverse = totals.next();
         drop(totals);
-        let settings = self.session.parameters().and_then(Parameters::settings).cloned();
+        let settings = self.session.client_parameters().and_then(TestParameters::host_settings).cloned();
         let resolved = Some(ResolvedRequest::new(self.request.clone()));
         Measurement {
             id: new_id(),
             resolved,
             run: Some(run_totals(finished.origin, finished, control.as_ref())),
             web100: None,
-            started: started(finished),
+            started: start_date(finished),
             setup: None,
             peer: Peer {
                 host: self.client.ip().to_string(),
                 address: self.client.to_string(),
-                speaks_fullpipe: self.session.parameters().is_some_and(Parameters::speaks_fullpipe),
+                speaks_fullpipe: self.session.client_parameters().is_some_and(TestParameters::speaks_fullpipe),
             },
             request: self.request.clone(),
             local: EndReport { cpu: finished.rest.cpu, sockets: self.sockets.clone(), ..EndReport::default() },
@@ -664,22 +675,22 @@ impl Test {
 }
 
 /// Returns the bytes that wait at streams on which no data flows yet.
-fn received_early(streams: &[(u64, Channel)]) -> ByteCount {
+fn received_early(streams: &[(u64, StreamChannel)]) -> ByteCount {
     let received =
-        |(_, channel): &(u64, Channel)| fullpipe_sys::socket_memory(channel).ok().map(|memory| memory.rmem_alloc);
+        |(_, channel): &(u64, StreamChannel)| fullpipe_sys::socket_memory(channel).ok().map(|memory| memory.rmem_alloc);
     streams.iter().filter_map(received).sum()
 }
 
 /// Returns the session of a new test. If a key is required and there are no random bytes for the nonce, it refuses.
-fn session(server: &Server, cookie: Cookie) -> ServerSession {
-    let session = ServerSession::new(Time::ZERO, server.client_timeout.timeouts());
+fn session(server: &TestServer, cookie: TestCookie) -> ServerSession {
+    let session = ServerSession::new(Time::ZERO, server.client_timeout.session_timeouts());
     let Some(key) = server.key.clone() else { return session };
     match random_nonce() {
         Ok(nonce) => session.with_key(KeyCheck::new(key, cookie, nonce)),
         Err(error) => {
             let why = format!("cannot get random bytes: {error}");
             let mut session = session;
-            session.refuse(Refusal { number: ErrorNumber::AUTHENTICATION, why }, error.raw_os_error());
+            session.refuse_test(TestRefusal { number: ErrorNumber::AUTHENTICATION, why }, error.raw_os_error());
             session
         }
     }
@@ -701,9 +712,9 @@ pub(super) fn bytes_of(streams: &[StreamCount]) -> ByteCount {
 
 /// Refuses a data connection with the same answer as iperf3: one byte, which fits into the empty send buffer. Without
 /// it, the client still sees that the connection is closed. UDP streams get no answer.
-pub(super) fn refuse_stream(channel: &Channel) {
-    if let Channel::Tcp(stream) = channel {
+pub(super) fn refuse_stream(channel: &StreamChannel) {
+    if let StreamChannel::Tcp(stream) = channel {
         let mut stream = stream;
-        let _ = stream.set_nonblocking(true).and_then(|()| stream.write(&[State::AccessDenied.byte()]));
+        let _ = stream.set_nonblocking(true).and_then(|()| stream.write(&[StateByte::AccessDenied.to_byte()]));
     }
 }

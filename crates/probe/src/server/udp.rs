@@ -12,28 +12,28 @@ use std::net::{SocketAddr, UdpSocket as StdUdpSocket};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-use fullpipe_control::canonical;
-use fullpipe_iperf::iperf2::{Datagram, Header, Kind, Report};
-use fullpipe_iperf::{DatagramCaller, Jitter, classify_first_datagram, udp};
-use fullpipe_load::Channel;
+use fullpipe_control::canonical_address;
+use fullpipe_iperf::iperf2::{Iperf2Datagram, Iperf2Header, Iperf2Report, Iperf2TestKind};
+use fullpipe_iperf::{DatagramCaller, JitterEstimate, classify_first_datagram, udp};
+use fullpipe_load::StreamChannel;
 use fullpipe_route::{echo_reply, echo_test};
-use fullpipe_sys::{Stamped, arrival, stamp_passages};
+use fullpipe_sys::{TimestampedMessage, receive_arrival, stamp_passages};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::{sleep, timeout};
 
-use super::admission::Rejection;
+use super::admission::ClientRejection;
 use super::registry::AcceptedStream;
 use super::test::TestTotals;
-use super::{POLL_INTERVAL, Server, ServerEvent, end_event};
+use super::{POLL_INTERVAL, ServerEvent, TestServer, end_event};
 
 /// Bytes of the largest datagram.
 const MAX_DATAGRAM: usize = 65_535;
 
 /// Maximum number of iperf2 flows that are counted at once; source addresses can be forged, so a further flow replaces
-/// the first one by [`Flow::eviction_order`].
+/// the first one by [`Iperf2Flow::eviction_order`].
 const MAX_FLOWS: usize = 256;
 
 /// Maximum number of flows that are reported one by one in a [`SWEEP_INTERVAL`]; the others are only counted.
@@ -49,17 +49,19 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_STRAYS: usize = 64;
 
 /// Serves the datagrams that arrive at `socket`, as long as the server runs.
-pub(super) async fn serve_udp(server: Rc<Server>, socket: UdpSocket) {
+pub(super) async fn serve_udp(server: Rc<TestServer>, socket: UdpSocket) {
     let mut listener = UdpListener { server, socket, flows: HashMap::new(), reported: 0, unreported: 0 };
     let mut buffer = vec![0; MAX_DATAGRAM];
     let mut swept = Instant::now();
     // Without timestamps of the kernel, the time that an echo request waits in this host would count as the path's.
     let _ = stamp_passages(&listener.socket, false);
     loop {
-        let next = listener.socket.async_io(Interest::READABLE, || arrival(&listener.socket, &mut buffer));
+        let next = listener.socket.async_io(Interest::READABLE, || receive_arrival(&listener.socket, &mut buffer));
         match timeout(SWEEP_INTERVAL, next).await {
-            Ok(Ok(Stamped { length, from: Some(from), at })) if !listener.echo(&buffer[..length], from, at) => {
-                listener.receive(&buffer[..length], from);
+            Ok(Ok(TimestampedMessage { length, from: Some(from), at }))
+                if !listener.answer_echo(&buffer[..length], from, at) =>
+            {
+                listener.dispatch_datagram(&buffer[..length], from);
             }
             // An ICMP error for an earlier answer.
             Ok(Err(_)) => sleep(POLL_INTERVAL).await,
@@ -67,16 +69,16 @@ pub(super) async fn serve_udp(server: Rc<Server>, socket: UdpSocket) {
         }
         if swept.elapsed() >= SWEEP_INTERVAL {
             swept = Instant::now();
-            listener.sweep();
+            listener.remove_idle_flows();
         }
     }
 }
 
 struct UdpListener {
-    server: Rc<Server>,
+    server: Rc<TestServer>,
     socket: UdpSocket,
     /// The flows of iperf2 clients, by their addresses.
-    flows: HashMap<SocketAddr, Flow>,
+    flows: HashMap<SocketAddr, Iperf2Flow>,
     /// Number of flows that began and were reported since the last sweep.
     reported: u32,
     /// Number of flows that began and were not reported since the last sweep.
@@ -86,9 +88,9 @@ struct UdpListener {
 impl UdpListener {
     /// Answers an echo request of a test, with the time since it arrived `at` this host. Returns false if the datagram
     /// is not an echo request.
-    fn echo(&self, datagram: &[u8], from: SocketAddr, at: Option<Span>) -> bool {
+    fn answer_echo(&self, datagram: &[u8], from: SocketAddr, at: Option<Span>) -> bool {
         let Some(cookie) = echo_test(datagram) else { return false };
-        if self.server.registry.borrow().is_client(&cookie, canonical(from).ip()) {
+        if self.server.registry.borrow().is_client(&cookie, canonical_address(from).ip()) {
             let now = SystemTime::UNIX_EPOCH.elapsed().map_or(Span::ZERO, Span::from);
             let answer = echo_reply(datagram, at.map_or(Span::ZERO, |at| now.saturating_sub(at)));
             // If the send buffer is full, the answer is lost, as it might be on the path.
@@ -98,13 +100,13 @@ impl UdpListener {
     }
 
     /// Passes a datagram to its flow; the first one of an address opens a stream or begins a flow.
-    fn receive(&mut self, datagram: &[u8], from: SocketAddr) {
+    fn dispatch_datagram(&mut self, datagram: &[u8], from: SocketAddr) {
         if !self.server.admission.is_allowed(from.ip()) {
             return;
         }
         if let Some(flow) = self.flows.get_mut(&from) {
-            flow.count(datagram);
-            return self.answer(datagram, from);
+            flow.count_datagram(datagram);
+            return self.answer_flow_end(datagram, from);
         }
         match classify_first_datagram(datagram) {
             DatagramCaller::Iperf3 => self.accept_stream(datagram, from),
@@ -116,7 +118,7 @@ impl UdpListener {
     /// Opens a stream for the test that waits for one from this address. A hello that was repeated before the stream
     /// had a socket of its own opens no other.
     fn accept_stream(&mut self, hello: &[u8], from: SocketAddr) {
-        let client = canonical(from);
+        let client = canonical_address(from);
         let Some((mut local, test)) = self.server.registry.borrow().expecting_test(client, hello) else { return };
         let Ok(permit) = self.server.admission.admit_udp_stream(client.ip()) else { return };
         local.set_port(self.socket.local_addr().map_or(0, |address| address.port()));
@@ -126,29 +128,29 @@ impl UdpListener {
         if stream.send(&udp::REPLY).is_ok() {
             self.server.registry.borrow_mut().opened_udp_stream(client);
             // If the test has just ended, the stream is closed.
-            let _ = test.send(AcceptedStream { channel: Channel::Udp(stream), permit });
+            let _ = test.send(AcceptedStream { channel: StreamChannel::Udp(stream), permit });
         }
         for (datagram, from) in strays {
-            self.receive(&datagram, from);
+            self.dispatch_datagram(&datagram, from);
         }
     }
 
     /// Begins to count the flow of an iperf2 client.
     fn begin_flow(&mut self, datagram: &[u8], from: SocketAddr) {
-        let kind = Header::read_datagram(datagram).kind;
-        if kind != Kind::Upload {
-            return self.server.reject(canonical(from).ip(), Rejection::Iperf2Reverse);
+        let kind = Iperf2Header::read_datagram(datagram).kind;
+        if kind != Iperf2TestKind::Upload {
+            return self.server.report_rejection(canonical_address(from).ip(), ClientRejection::Iperf2Reverse);
         }
         if self.flows.len() >= MAX_FLOWS {
             let evicted = self.flows.iter().min_by_key(|(_, flow)| flow.eviction_order()).map(|(from, _)| *from);
             evicted.map(|from| self.flows.remove(&from));
         }
-        let mut flow = Flow::new();
-        flow.count(datagram);
+        let mut flow = Iperf2Flow::new();
+        flow.count_datagram(datagram);
         flow.is_reported = self.reported < MAX_REPORTED_FLOWS;
         if flow.is_reported {
             self.reported += 1;
-            self.server.report(ServerEvent::BeganIperf2 { client: canonical(from) });
+            self.server.report_event(ServerEvent::BeganIperf2 { client: canonical_address(from) });
         } else {
             self.unreported += 1;
         }
@@ -156,35 +158,35 @@ impl UdpListener {
     }
 
     /// Answers the last datagram of a flow, each time that it arrives, and reports the end of the flow once.
-    fn answer(&mut self, datagram: &[u8], from: SocketAddr) {
+    fn answer_flow_end(&mut self, datagram: &[u8], from: SocketAddr) {
         let Some(flow) = self.flows.get_mut(&from).filter(|flow| flow.ended.is_some()) else { return };
         let is_first = !std::mem::replace(&mut flow.is_answered, true);
-        let report = flow.report();
-        if let Some(answer) = report.answer(datagram) {
+        let report = flow.final_report();
+        if let Some(answer) = report.encode_answer(datagram) {
             // If the send buffer is full, the client asks again.
             let _ = self.socket.try_send_to(&answer, from);
         }
         if is_first && flow.is_reported {
-            let rate = BitRate::of(report.bytes, report.duration.max(Span::from_nanos(1)));
+            let rate = BitRate::from_bytes_in(report.bytes, report.duration.max(Span::from_nanos(1)));
             let totals = TestTotals { bytes: report.bytes, rate, measurement: None };
-            self.server.report(end_event(canonical(from), Ok(totals)));
+            self.server.report_event(end_event(canonical_address(from), Ok(totals)));
         }
     }
 
     /// Removes flows that have ended or are silent, and reports the number of flows that were not reported one by one.
-    fn sweep(&mut self) {
-        let timeout: Duration = self.server.client_timeout.stall().into();
+    fn remove_idle_flows(&mut self) {
+        let timeout: Duration = self.server.client_timeout.stall_limit().into();
         let server = &self.server;
         self.reported = 0;
         let flows = std::mem::take(&mut self.unreported);
         if flows > 0 {
-            server.report(ServerEvent::UnreportedFlows { flows });
+            server.report_event(ServerEvent::UnreportedFlows { flows });
         }
         self.flows.retain(|from, flow| {
             let silent = flow.latest.elapsed() >= timeout;
             if silent && flow.ended.is_none() && flow.is_reported {
-                let why = format!("no datagram arrived for {}", server.client_timeout.stall());
-                server.report(end_event(canonical(*from), Err(why.into())));
+                let why = format!("no datagram arrived for {}", server.client_timeout.stall_limit());
+                server.report_event(end_event(canonical_address(*from), Err(why.into())));
             }
             !silent && flow.ended.is_none_or(|ended| ended.elapsed() < ENDED_FLOW_TIMEOUT)
         });
@@ -192,7 +194,7 @@ impl UdpListener {
 }
 
 /// The counts of an iperf2 client's datagrams.
-struct Flow {
+struct Iperf2Flow {
     started: Instant,
     latest: Instant,
     bytes: u64,
@@ -200,14 +202,14 @@ struct Flow {
     /// Highest sequence number. The last datagram counts as a datagram if its number is new, as in iperf2.
     highest: u64,
     out_of_order: u64,
-    jitter: Jitter,
+    jitter: JitterEstimate,
     ended: Option<Instant>,
     is_answered: bool,
     /// True if the start of the flow was reported; its end is then reported as well.
     is_reported: bool,
 }
 
-impl Flow {
+impl Iperf2Flow {
     fn new() -> Self {
         let now = Instant::now();
         Self {
@@ -217,7 +219,7 @@ impl Flow {
             datagrams: 0,
             highest: 0,
             out_of_order: 0,
-            jitter: Jitter::default(),
+            jitter: JitterEstimate::default(),
             ended: None,
             is_answered: false,
             is_reported: true,
@@ -230,8 +232,8 @@ impl Flow {
         (self.datagrams.max(1).ilog2(), self.latest)
     }
 
-    fn count(&mut self, payload: &[u8]) {
-        let Some(datagram) = Datagram::read(payload).filter(|_| self.ended.is_none()) else { return };
+    fn count_datagram(&mut self, payload: &[u8]) {
+        let Some(datagram) = Iperf2Datagram::read_payload(payload).filter(|_| self.ended.is_none()) else { return };
         let now = Instant::now();
         self.latest = now;
         self.bytes = self.bytes.saturating_add(payload.len() as u64);
@@ -246,12 +248,12 @@ impl Flow {
         if datagram.is_last() {
             self.ended = Some(now);
         } else {
-            self.jitter.arrived(datagram.sent, now.duration_since(self.started).into());
+            self.jitter.record_datagram(datagram.sent, now.duration_since(self.started).into());
         }
     }
 
-    fn report(&self) -> Report {
-        Report {
+    fn final_report(&self) -> Iperf2Report {
+        Iperf2Report {
             bytes: ByteCount::new(self.bytes),
             duration: self.latest.duration_since(self.started).into(),
             lost: self.highest.saturating_sub(self.datagrams),
@@ -310,21 +312,21 @@ mod tests {
     fn datagram(number: i64, millis: u64) -> Vec<u8> {
         let mut payload = vec![0; 1470];
         let sent = Span::from_secs(1_700_000_000) + Span::from_millis(millis);
-        Datagram { number, sent }.write(payload.first_chunk_mut().unwrap());
+        Iperf2Datagram { number, sent }.write_payload(payload.first_chunk_mut().unwrap());
         payload
     }
 
     #[test]
     fn a_flow_is_counted_by_its_sequence_numbers() {
-        let mut flow = Flow::new();
+        let mut flow = Iperf2Flow::new();
         for number in [1, 2, 5, 4, 7, 7] {
-            flow.count(&datagram(number, 0));
+            flow.count_datagram(&datagram(number, 0));
         }
-        flow.count(&[0; 10]);
-        flow.count(&datagram(-8, 0));
-        flow.count(&datagram(-8, 0));
-        flow.count(&datagram(9, 0));
-        let report = flow.report();
+        flow.count_datagram(&[0; 10]);
+        flow.count_datagram(&datagram(-8, 0));
+        flow.count_datagram(&datagram(-8, 0));
+        flow.count_datagram(&datagram(9, 0));
+        let report = flow.final_report();
         assert_eq!((report.datagrams, report.lost, report.out_of_order), (8, 1, 2));
         assert_eq!(report.bytes, ByteCount::new(7 * 1470));
         assert!(flow.ended.is_some());
@@ -332,36 +334,36 @@ mod tests {
 
     #[test]
     fn datagrams_from_new_ports_do_not_displace_a_flow_with_a_history() {
-        let (mut old, mut new) = (Flow::new(), Flow::new());
+        let (mut old, mut new) = (Iperf2Flow::new(), Iperf2Flow::new());
         for number in 1..100 {
-            old.count(&datagram(number, 0));
+            old.count_datagram(&datagram(number, 0));
         }
-        new.count(&datagram(1, 0));
+        new.count_datagram(&datagram(1, 0));
         assert!(new.latest >= old.latest && new.eviction_order() < old.eviction_order());
         assert!(
-            Flow { latest: old.latest, ..Flow::new() }.eviction_order() < new.eviction_order(),
+            Iperf2Flow { latest: old.latest, ..Iperf2Flow::new() }.eviction_order() < new.eviction_order(),
             "of two flows with as many datagrams, the silent one"
         );
     }
 
     #[test]
     fn the_jitter_of_a_flow_is_a_sixteenth_of_each_change() {
-        let mut flow = Flow::new();
+        let mut flow = Iperf2Flow::new();
         for (number, millis) in [(1, 0), (2, 16_000)] {
-            flow.count(&datagram(number, millis));
+            flow.count_datagram(&datagram(number, millis));
         }
-        let jitter = flow.report().jitter;
+        let jitter = flow.final_report().jitter;
         assert!((Span::from_millis(900)..=Span::from_secs(1)).contains(&jitter), "{jitter}");
     }
 
     #[test]
     fn impossible_sequence_numbers_do_no_harm() {
-        let mut flow = Flow::new();
+        let mut flow = Iperf2Flow::new();
         for number in [i64::MAX, 1, i64::MAX, i64::MIN] {
-            flow.count(&datagram(number, u64::from(u32::MAX)));
+            flow.count_datagram(&datagram(number, u64::from(u32::MAX)));
         }
-        assert_eq!(flow.report().datagrams, i64::MIN.unsigned_abs());
-        let answer = flow.report().answer(&datagram(i64::MIN, 0)).unwrap();
+        assert_eq!(flow.final_report().datagrams, i64::MIN.unsigned_abs());
+        let answer = flow.final_report().encode_answer(&datagram(i64::MIN, 0)).unwrap();
         assert!(answer.len() <= 128);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fullpipe_probe::{Connected, ServeOptions, TestText, serve};
+use fullpipe_probe::{ConnectedTest, ServeOptions, TestText, serve_clients};
 use fullpipe_record::{Interval, Measurement};
 use fullpipe_testkit::{free_port, wait_for_listener};
 
@@ -13,16 +13,16 @@ use fullpipe_testkit::{free_port, wait_for_listener};
 struct Silent;
 
 impl TestText for Silent {
-    fn interval(&mut self, _: &Interval) -> String {
+    fn interval_lines(&mut self, _: &Interval) -> String {
         String::new()
     }
 
-    fn results(&self, _: &Measurement) -> String {
+    fn result_lines(&self, _: &Measurement) -> String {
         String::new()
     }
 }
 
-fn silent(_: SocketAddr, _: &Connected) -> (String, Box<dyn TestText>) {
+fn silent(_: SocketAddr, _: &ConnectedTest) -> (String, Box<dyn TestText>) {
     (String::new(), Box::new(Silent))
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn with_server(test: impl FnOnce(u16)) {
     let bind = Some(IpAddr::from(Ipv4Addr::LOCALHOST));
     let options = ServeOptions { bind, port, iperf2: false, ..ServeOptions::default() };
     let ended = Arc::clone(&over);
-    let server = thread::spawn(move || serve(&options, silent, &ended, &mut |_| {}));
+    let server = thread::spawn(move || serve_clients(&options, silent, &ended, &mut |_| {}));
     wait_for_listener(port);
     test(port);
     over.store(true, Ordering::Relaxed);

@@ -5,8 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_iperf::Key;
-use fullpipe_relay::{RelayOptions, Role, relay};
+use fullpipe_iperf::SharedKey;
+use fullpipe_relay::{RelayOptions, RelayRole, relay_connections};
 use fullpipe_testkit::{free_port, wait_for_listener};
 use fullpipe_units::Span;
 
@@ -66,15 +66,15 @@ pub(crate) fn serve_if_asked(arguments: &[String]) -> Result<(), Box<dyn Error>>
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let [RELAY, port, connections, role @ ..] = &arguments[..] else { return Ok(()) };
     let is = |kind| role.get(1) == Some(&kind);
-    let (key, plain, compress) = (Key::from_file_content(KEY)?, is("plain"), is("compress"));
+    let (key, plain, compress) = (SharedKey::from_file_content(KEY)?, is("plain"), is("compress"));
     let mut max_connections = connections.parse()?;
     let role = match *role {
-        ["alone", to] => Role::Alone { to: to.parse()? },
+        ["alone", to] => RelayRole::Alone { to: to.parse()? },
         ["far", _, to] => {
             max_connections += WAITING;
-            Role::Far { targets: vec![to.parse()?], key, plain }
+            RelayRole::Far { targets: vec![to.parse()?], key, plain }
         }
-        ["near", _, to, via] => Role::Near { to: to.parse()?, via: via.parse()?, key, plain, compress, pool: 8 },
+        ["near", _, to, via] => RelayRole::Near { to: to.parse()?, via: via.parse()?, key, plain, compress, pool: 8 },
         _ => return Err("a relay is alone, far or near".into()),
     };
     let (address, drain) = (Some([127, 0, 0, 1].into()), Span::ZERO);
@@ -82,6 +82,6 @@ pub(crate) fn serve_if_asked(arguments: &[String]) -> Result<(), Box<dyn Error>>
     let max_connections_per_address = max_connections;
     let options =
         RelayOptions { address, port, allow, max_connections, max_connections_per_address, drain, interval, role };
-    relay(&options, &AtomicBool::new(false), &mut |_| {})?;
+    relay_connections(&options, &AtomicBool::new(false), &mut |_| {})?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use fullpipe_units::ByteCount;
 
 /// Unit of rates: bits with decimal prefixes, or bytes with binary ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Unit {
+pub enum RateUnit {
     /// Bits, with the prefix that fits.
     #[default]
     Bits,
@@ -18,7 +18,7 @@ pub enum Unit {
     BytesTo(u8),
 }
 
-impl FromStr for Unit {
+impl FromStr for RateUnit {
     type Err = &'static str;
 
     /// Reads the argument of `-f`.
@@ -42,13 +42,13 @@ impl FromStr for Unit {
 }
 
 /// Returns an amount of data: `1.10 GBytes`.
-pub(crate) fn bytes(count: ByteCount) -> String {
-    format!("{}s", amount(count.as_f64(), Unit::Bytes))
+pub(crate) fn format_bytes(count: ByteCount) -> String {
+    format!("{}s", format_amount(count.as_f64(), RateUnit::Bytes))
 }
 
 /// Returns the rate of `count` bytes in `seconds`: `9.42 Gbits/sec`.
-pub(crate) fn rate(count: ByteCount, seconds: f64, unit: Unit) -> String {
-    format!("{}s/sec", amount(bytes_per_second(count, seconds), unit))
+pub(crate) fn format_rate(count: ByteCount, seconds: f64, unit: RateUnit) -> String {
+    format!("{}s/sec", format_amount(bytes_per_second(count, seconds), unit))
 }
 
 /// Zero where no time has passed.
@@ -57,17 +57,17 @@ pub(crate) fn bytes_per_second(count: ByteCount, seconds: f64) -> f64 {
 }
 
 /// Returns `bytes` with three digits and a unit: `1.10 GByte`.
-fn amount(bytes: f64, unit: Unit) -> String {
+fn format_amount(bytes: f64, unit: RateUnit) -> String {
     const MAX_POWER: u8 = 4;
     const BITS: [&str; 5] = ["bit", "Kbit", "Mbit", "Gbit", "Tbit"];
     const BYTES: [&str; 5] = ["Byte", "KByte", "MByte", "GByte", "TByte"];
     let (value, base, names) = match unit {
-        Unit::Bits | Unit::BitsTo(_) => (bytes * 8.0, 1000.0_f64, BITS),
-        Unit::Bytes | Unit::BytesTo(_) => (bytes, 1024.0, BYTES),
+        RateUnit::Bits | RateUnit::BitsTo(_) => (bytes * 8.0, 1000.0_f64, BITS),
+        RateUnit::Bytes | RateUnit::BytesTo(_) => (bytes, 1024.0, BYTES),
     };
     let power = match unit {
-        Unit::BitsTo(power) | Unit::BytesTo(power) => power.min(MAX_POWER),
-        Unit::Bits | Unit::Bytes => {
+        RateUnit::BitsTo(power) | RateUnit::BytesTo(power) => power.min(MAX_POWER),
+        RateUnit::Bits | RateUnit::Bytes => {
             (0..MAX_POWER).find(|power| value < base.powi(i32::from(power + 1))).unwrap_or(MAX_POWER)
         }
     };
@@ -93,13 +93,13 @@ pub(crate) fn two_digits(value: f64) -> String {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if (-4..2).contains(&exponent) {
         let places = usize::try_from(1 - exponent).unwrap_or(0);
-        return trimmed(&format!("{value:.places$}")).to_owned();
+        return trim_zeros(&format!("{value:.places$}")).to_owned();
     }
     let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{}e{sign}{:02}", trimmed(digits), exponent.abs())
+    format!("{}e{sign}{:02}", trim_zeros(digits), exponent.abs())
 }
 
-fn trimmed(digits: &str) -> &str {
+fn trim_zeros(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
@@ -121,13 +121,13 @@ mod tests {
             (1_181_116_006, "1.10 GBytes"),
             (u64::MAX, "16777216 TBytes"),
         ] {
-            assert_eq!(bytes(ByteCount::new(count)), text);
+            assert_eq!(format_bytes(ByteCount::new(count)), text);
         }
     }
 
     #[test]
     fn rates_have_a_decimal_prefix_unless_they_are_of_bytes() {
-        let of = |count, unit: &str| rate(ByteCount::new(count), 1.0, unit.parse().unwrap());
+        let of = |count, unit: &str| format_rate(ByteCount::new(count), 1.0, unit.parse().unwrap());
         assert_eq!(of(131_072, "a"), "1.05 Mbits/sec");
         assert_eq!(of(125_000_000, "a"), "1.00 Gbits/sec");
         assert_eq!(of(124_999_999, "a"), "1000 Mbits/sec");
@@ -137,12 +137,12 @@ mod tests {
         assert_eq!(of(1_048_576, "M"), "1.00 MBytes/sec");
         assert_eq!(of(1_048_576, "K"), "1024 KBytes/sec");
         assert_eq!(of(0, "g"), "0.00 Gbits/sec");
-        assert!("x".parse::<Unit>().is_err() && "".parse::<Unit>().is_err());
+        assert!("x".parse::<RateUnit>().is_err() && "".parse::<RateUnit>().is_err());
     }
 
     #[test]
     fn no_time_is_no_rate() {
-        assert_eq!(rate(ByteCount::new(5), 0.0, Unit::Bits), "0.00 bits/sec");
+        assert_eq!(format_rate(ByteCount::new(5), 0.0, RateUnit::Bits), "0.00 bits/sec");
     }
 
     #[test]

@@ -9,25 +9,28 @@ use serde::{Serialize, Serializer};
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
 
-use super::line::Arrived;
-use super::text::congestion;
-use super::view::{Course, Extremes, Totals, arrived, is_empty_rest, times, together, window};
-use super::{Connections, Role, TestHeader, amount, socket};
+use super::line::LineDatagrams;
+use super::text::congestion_control;
+use super::view::{
+    DirectionTotals, IntervalSums, TcpExtremes, combine_counts, congestion_window, datagram_counts, interval_times,
+    is_empty_rest,
+};
+use super::{TestConnections, TestHeader, TestRole, amount, socket_number};
 
 /// The JSON of one test.
 #[derive(Debug)]
-pub struct Json {
-    role: Role,
+pub struct JsonOutput {
+    role: TestRole,
     request: Request,
     /// The upload of an interval whose download is not reported yet.
     half: Option<Interval>,
-    course: Course,
+    course: IntervalSums,
     document: Document,
 }
 
-impl Json {
+impl JsonOutput {
     /// Begins the document of a test with this `request` and this `header`.
-    pub fn new(role: Role, request: Request, header: &TestHeader) -> Self {
+    pub fn new(role: TestRole, request: Request, header: &TestHeader) -> Self {
         let start = Start { version: header.version.clone(), system_info: header.system.clone(), ..Start::default() };
         let document = Document {
             title: request.title.clone(),
@@ -35,34 +38,34 @@ impl Json {
             start,
             ..Document::default()
         };
-        Self { role, request, half: None, course: Course::default(), document }
+        Self { role, request, half: None, course: IntervalSums::default(), document }
     }
 
     /// Notes that the data connections are open. Returns the event as a line.
-    pub fn connected(&mut self, header: &TestHeader, connections: &Connections) -> String {
+    pub fn add_connections(&mut self, header: &TestHeader, connections: &TestConnections) -> String {
         self.request = connections.request.clone();
         self.document.title = self.request.title.clone();
         self.document.extra_data = self.request.extra_data.clone();
-        self.document.start.connect(self.role, header, connections);
-        event("start", &self.document.start)
+        self.document.start.set_connections(self.role, header, connections);
+        event_line("start", &self.document.start)
     }
 
     /// Adds an interval to the document. Returns the event as a line. If data goes both ways, an event needs two
     /// intervals, the upload first.
-    pub fn interval(&mut self, interval: &Interval) -> Option<String> {
-        let part = self.part(interval)?;
-        let line = event("interval", &part);
+    pub fn add_interval(&mut self, interval: &Interval) -> Option<String> {
+        let part = self.interval_part(interval)?;
+        let line = event_line("interval", &part);
         self.document.intervals.push(part);
         Some(line)
     }
 
-    /// Returns the event of an interval as [`Self::interval`] does, but adds nothing to the document.
+    /// Returns the event of an interval as [`Self::add_interval`] does, but adds nothing to the document.
     pub fn interval_event(&mut self, interval: &Interval) -> Option<String> {
-        Some(event("interval", &self.part(interval)?))
+        Some(event_line("interval", &self.interval_part(interval)?))
     }
 
-    fn part(&mut self, interval: &Interval) -> Option<IntervalPart> {
-        self.course.note(interval, &self.request, self.role);
+    fn interval_part(&mut self, interval: &Interval) -> Option<IntervalPart> {
+        self.course.add_interval(interval, &self.request, self.role);
         let both = match (self.request.direction, interval.direction, self.half.take()) {
             (Direction::Both, Direction::Upload, _) => {
                 self.half = Some(interval.clone());
@@ -72,13 +75,13 @@ impl Json {
             _ => vec![interval.clone()],
         };
         let says_anything = both.iter().any(|interval| !is_empty_rest(interval, &self.request));
-        says_anything.then(|| IntervalPart::of(&both, &self.request, self.role))
+        says_anything.then(|| IntervalPart::from_intervals(&both, &self.request, self.role))
     }
 
     /// Adds the totals to the document. Returns the event as a line.
-    pub fn results(&mut self, seen: &Measurement) -> String {
-        self.document.end = End::of(seen, &self.course, self.role);
-        event("end", &self.document.end)
+    pub fn add_results(&mut self, seen: &Measurement) -> String {
+        self.document.end = End::from_measurement(seen, &self.course, self.role);
+        event_line("end", &self.document.end)
     }
 
     /// Adds the server's output, text or JSON, to the document. Returns the event as a line.
@@ -86,28 +89,28 @@ impl Json {
         // JSON has breaks of lines between its tokens only, and an event is one line.
         match serde_json::from_str::<Box<RawValue>>(&output.replace(['\n', '\r'], " ")) {
             Ok(json) if json.get().starts_with('{') => {
-                let line = event("server_output_json", &json);
+                let line = event_line("server_output_json", &json);
                 self.document.server_output_json = Some(json);
                 line
             }
             _ => {
                 self.document.server_output_text = Some(output.to_owned());
-                event("server_output_text", &output)
+                event_line("server_output_text", &output)
             }
         }
     }
 
     /// Adds the reason for which the test failed to the document. Returns the event as a line.
-    pub fn failed(&mut self, why: &str) -> String {
+    pub fn add_failure(&mut self, why: &str) -> String {
         self.document.error = Some(why.to_owned());
-        event("error", &why)
+        event_line("error", &why)
     }
 
     /// Returns the document, with a newline at its end.
     ///
     /// # Panics
     /// Never: it holds strings, numbers and lists, all of which can be written.
-    pub fn document(&self) -> String {
+    pub fn document_text(&self) -> String {
         let mut text = Vec::new();
         let mut writer = serde_json::Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"\t"));
         self.document.serialize(&mut writer).expect("numbers and strings can always be written");
@@ -117,7 +120,7 @@ impl Json {
 }
 
 /// Returns one object of `--json-stream`, with its newline.
-fn event(name: &'static str, data: &impl Serialize) -> String {
+fn event_line(name: &'static str, data: &impl Serialize) -> String {
     #[derive(Serialize)]
     struct Event<'d, T> {
         event: &'static str,
@@ -128,12 +131,12 @@ fn event(name: &'static str, data: &impl Serialize) -> String {
 }
 
 /// Returns a time as `Sat, 21 Nov 2026 17:00:00 GMT`.
-pub(crate) fn date(at: Span) -> String {
+pub(crate) fn format_date(at: Span) -> String {
     let stamp = jiff::Timestamp::from_second(at.as_secs_f64() as i64);
     stamp.map_or_else(|_| String::new(), |stamp| stamp.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
 }
 
-pub(crate) const fn protocol(transport: Transport) -> &'static str {
+pub(crate) const fn protocol_name(transport: Transport) -> &'static str {
     match transport {
         Transport::Tcp => "TCP",
         Transport::Udp => "UDP",
@@ -141,16 +144,16 @@ pub(crate) const fn protocol(transport: Transport) -> &'static str {
 }
 
 /// Returns host and port of an address; the port is 0 if there is none.
-pub(crate) fn split(address: &str) -> (&str, u16) {
+pub(crate) fn split_address(address: &str) -> (&str, u16) {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
     (host.trim_start_matches('[').trim_end_matches(']'), port.parse().unwrap_or(0))
 }
 
 /// A number that is written without a fraction if it is whole, as iperf3 does.
 #[derive(Debug, Clone, Copy, Default)]
-struct Number(f64);
+struct JsonNumber(f64);
 
-impl Serialize for Number {
+impl Serialize for JsonNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         const EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
         if self.0.fract() == 0.0 && self.0.abs() < EXACT {
@@ -235,8 +238,8 @@ struct TestStart {
     protocol: &'static str,
     num_streams: u16,
     blksize: u64,
-    omit: Number,
-    duration: Number,
+    omit: JsonNumber,
+    duration: JsonNumber,
     bytes: u64,
     blocks: u64,
     reverse: u8,
@@ -244,40 +247,40 @@ struct TestStart {
     target_bitrate: u64,
     bidir: u8,
     fqrate: u64,
-    interval: Number,
+    interval: JsonNumber,
     gso: u8,
     gro: u8,
 }
 
 impl Start {
-    fn connect(&mut self, role: Role, header: &TestHeader, connections: &Connections) {
+    fn set_connections(&mut self, role: TestRole, header: &TestHeader, connections: &TestConnections) {
         let request = &connections.request;
         let endpoint = || Some(Endpoint { host: header.host.clone(), port: header.port });
         let first = connections.sockets.first();
         let is_tcp = request.transport == Transport::Tcp;
-        self.connected = connections.sockets.iter().map(Connected::of).collect();
+        self.connected = connections.sockets.iter().map(Connected::from_readback).collect();
         self.connection = Some(Connection {
             timestamp: Timestamp {
-                time: date(header.at),
+                time: format_date(header.at),
                 timesecs: header.at.as_nanos() / 1_000_000_000,
                 timemillisecs: header.at.as_nanos() / 1_000_000,
             },
-            connecting_to: endpoint().filter(|_| role == Role::Client),
-            accepted_from: endpoint().filter(|_| role == Role::Server),
+            connecting_to: endpoint().filter(|_| role == TestRole::Client),
+            accepted_from: endpoint().filter(|_| role == TestRole::Server),
             cookie: connections.cookie.clone(),
             tcp_mss: request.mss.filter(|_| is_tcp).map(ByteCount::get),
             tcp_mss_default: (is_tcp && request.mss.is_none()).then(|| connections.mss.unwrap_or_default().get()),
-            target_bitrate: bits(request.rate),
-            fq_rate: bits(request.pacing),
+            target_bitrate: rate_in_bps(request.rate),
+            fq_rate: rate_in_bps(request.pacing),
             sock_bufsize: asked_buffer(request),
             sndbuf_actual: first.map_or(0, |socket| socket.sndbuf.get()),
             rcvbuf_actual: first.map_or(0, |socket| socket.rcvbuf.get()),
-            test_start: TestStart::of(request),
+            test_start: TestStart::from_request(request),
         });
     }
 }
 
-fn bits(rate: Option<BitRate>) -> u64 {
+fn rate_in_bps(rate: Option<BitRate>) -> u64 {
     rate.map_or(0, BitRate::bps)
 }
 
@@ -289,10 +292,11 @@ fn asked_buffer(request: &Request) -> u64 {
 }
 
 impl Connected {
-    fn of(readback: &SocketReadback) -> Self {
-        let ((local_host, local_port), (remote_host, remote_port)) = (split(&readback.local), split(&readback.remote));
+    fn from_readback(readback: &SocketReadback) -> Self {
+        let ((local_host, local_port), (remote_host, remote_port)) =
+            (split_address(&readback.local), split_address(&readback.remote));
         Self {
-            socket: socket(readback.stream),
+            socket: socket_number(readback.stream),
             local_host: local_host.to_owned(),
             local_port,
             remote_host: remote_host.to_owned(),
@@ -302,21 +306,21 @@ impl Connected {
 }
 
 impl TestStart {
-    fn of(request: &Request) -> Self {
+    fn from_request(request: &Request) -> Self {
         Self {
-            protocol: protocol(request.transport),
+            protocol: protocol_name(request.transport),
             num_streams: request.streams,
             blksize: request.block.get(),
-            omit: Number(request.omit.as_secs_f64()),
-            duration: Number(if request.bytes.is_some() { 0.0 } else { request.duration.as_secs_f64() }),
+            omit: JsonNumber(request.omit.as_secs_f64()),
+            duration: JsonNumber(if request.bytes.is_some() { 0.0 } else { request.duration.as_secs_f64() }),
             bytes: request.bytes.unwrap_or_default().get(),
             blocks: 0,
             reverse: (request.direction == Direction::Download).into(),
             tos: request.tos,
-            target_bitrate: bits(request.rate),
+            target_bitrate: rate_in_bps(request.rate),
             bidir: (request.direction == Direction::Both).into(),
-            fqrate: bits(request.pacing),
-            interval: Number(request.interval.as_secs_f64()),
+            fqrate: rate_in_bps(request.pacing),
+            interval: JsonNumber(request.interval.as_secs_f64()),
             gso: request.offload.into(),
             gro: request.offload.into(),
         }
@@ -326,22 +330,22 @@ impl TestStart {
 /// A time and the bytes in it: the first keys of a part, in iperf3's order.
 #[derive(Debug, Serialize)]
 struct Amount {
-    start: Number,
-    end: Number,
-    seconds: Number,
+    start: JsonNumber,
+    end: JsonNumber,
+    seconds: JsonNumber,
     bytes: u64,
-    bits_per_second: Number,
+    bits_per_second: JsonNumber,
 }
 
 impl Amount {
-    fn of(from: f64, to: f64, bytes: ByteCount) -> Self {
+    fn new(from: f64, to: f64, bytes: ByteCount) -> Self {
         let seconds = to - from;
         Self {
-            start: Number(from),
-            end: Number(to),
-            seconds: Number(seconds),
+            start: JsonNumber(from),
+            end: JsonNumber(to),
+            seconds: JsonNumber(seconds),
             bytes: bytes.get(),
-            bits_per_second: Number(amount::bytes_per_second(bytes, seconds) * 8.0),
+            bits_per_second: JsonNumber(amount::bytes_per_second(bytes, seconds) * 8.0),
         }
     }
 }
@@ -349,26 +353,26 @@ impl Amount {
 /// Counts of datagrams at a receiver.
 #[derive(Debug, Serialize)]
 struct Loss {
-    jitter_ms: Number,
+    jitter_ms: JsonNumber,
     lost_packets: u64,
     packets: u64,
-    lost_percent: Number,
+    lost_percent: JsonNumber,
 }
 
 impl Loss {
-    fn of(arrived: Arrived) -> Self {
+    fn from_counts(arrived: LineDatagrams) -> Self {
         Self {
-            jitter_ms: Number(arrived.jitter),
+            jitter_ms: JsonNumber(arrived.jitter),
             lost_packets: arrived.lost,
             packets: arrived.datagrams,
-            lost_percent: Number(arrived.percent()),
+            lost_percent: JsonNumber(arrived.lost_percent()),
         }
     }
 
     /// Returns the loss among the datagrams that were sent, if the sender reports their number.
-    fn of_sent(arrived: Arrived, sent: u64) -> Self {
+    fn of_sent(arrived: LineDatagrams, sent: u64) -> Self {
         let datagrams = if sent > 0 { sent } else { arrived.datagrams };
-        Self::of(Arrived { datagrams, ..arrived })
+        Self::from_counts(LineDatagrams { datagrams, ..arrived })
     }
 }
 
@@ -421,13 +425,13 @@ enum SumCounts {
 
 impl IntervalPart {
     /// Returns the part of the document for one interval of time, in one direction or in both.
-    fn of(intervals: &[Interval], request: &Request, role: Role) -> Self {
+    fn from_intervals(intervals: &[Interval], request: &Request, role: TestRole) -> Self {
         let parts = intervals.iter().flat_map(|interval| {
-            interval.streams.iter().map(move |stream| StreamPart::of(stream, interval, request, role))
+            interval.streams.iter().map(move |stream| StreamPart::from_stream(stream, interval, request, role))
         });
-        let mut sums = intervals.iter().map(|interval| SumPart::of(interval, request, role));
+        let mut sums = intervals.iter().map(|interval| SumPart::from_interval(interval, request, role));
         let nothing = || SumPart {
-            amount: Amount::of(0.0, 0.0, ByteCount::ZERO),
+            amount: Amount::new(0.0, 0.0, ByteCount::ZERO),
             counts: SumCounts::None {},
             omitted: false,
             sender: false,
@@ -437,15 +441,15 @@ impl IntervalPart {
 }
 
 impl StreamPart {
-    fn of(stream: &StreamInterval, interval: &Interval, request: &Request, role: Role) -> Self {
-        let sender = role.sends(interval.direction);
-        let (from, to) = times(interval, request);
+    fn from_stream(stream: &StreamInterval, interval: &Interval, request: &Request, role: TestRole) -> Self {
+        let sender = role.is_sender(interval.direction);
+        let (from, to) = interval_times(interval, request);
         let counts = match (request.transport, sender) {
             (Transport::Tcp, true) => {
                 let tcp = stream.tcp.clone().unwrap_or_default();
                 StreamCounts::Tcp {
                     retransmits: stream.retransmits.unwrap_or_default().get(),
-                    snd_cwnd: window(stream).get(),
+                    snd_cwnd: congestion_window(stream).get(),
                     snd_wnd: tcp.snd_wnd.unwrap_or_default().get(),
                     rtt: tcp.rtt.map_or(0, Span::as_micros),
                     rttvar: tcp.rtt_variation.map_or(0, Span::as_micros),
@@ -455,17 +459,17 @@ impl StreamPart {
             }
             (Transport::Tcp, false) => StreamCounts::None {},
             (Transport::Udp, true) => StreamCounts::Sent { packets: stream.datagrams_sent.unwrap_or_default() },
-            (Transport::Udp, false) => StreamCounts::Arrived(Loss::of(arrived(stream.datagrams))),
+            (Transport::Udp, false) => StreamCounts::Arrived(Loss::from_counts(datagram_counts(stream.datagrams))),
         };
-        let amount = Amount::of(from, to, stream.bytes);
-        Self { socket: socket(stream.stream), amount, counts, omitted: interval.omitted, sender }
+        let amount = Amount::new(from, to, stream.bytes);
+        Self { socket: socket_number(stream.stream), amount, counts, omitted: interval.omitted, sender }
     }
 }
 
 impl SumPart {
-    fn of(interval: &Interval, request: &Request, role: Role) -> Self {
-        let sender = role.sends(interval.direction);
-        let (from, to) = times(interval, request);
+    fn from_interval(interval: &Interval, request: &Request, role: TestRole) -> Self {
+        let sender = role.is_sender(interval.direction);
+        let (from, to) = interval_times(interval, request);
         let counts = match (request.transport, sender) {
             (Transport::Tcp, true) => SumCounts::Tcp { retransmits: interval.retransmits.unwrap_or_default().get() },
             (Transport::Tcp, false) => SumCounts::None {},
@@ -474,11 +478,12 @@ impl SumPart {
                 SumCounts::Sent { packets: sent.fold(0, u64::saturating_add) }
             }
             (Transport::Udp, false) => {
-                let each: Vec<Arrived> = interval.streams.iter().map(|stream| arrived(stream.datagrams)).collect();
-                SumCounts::Arrived(Loss::of(together(&each)))
+                let each: Vec<LineDatagrams> =
+                    interval.streams.iter().map(|stream| datagram_counts(stream.datagrams)).collect();
+                SumCounts::Arrived(Loss::from_counts(combine_counts(&each)))
             }
         };
-        Self { amount: Amount::of(from, to, interval.bytes), counts, omitted: interval.omitted, sender }
+        Self { amount: Amount::new(from, to, interval.bytes), counts, omitted: interval.omitted, sender }
     }
 }
 
@@ -527,7 +532,7 @@ struct SenderFigures {
 }
 
 impl SenderFigures {
-    fn of(retransmits: SegCount, extremes: Extremes) -> Self {
+    fn new(retransmits: SegCount, extremes: TcpExtremes) -> Self {
         Self {
             retransmits: retransmits.get(),
             max_snd_cwnd: extremes.window,
@@ -589,20 +594,21 @@ struct EndSum {
 
 #[derive(Debug, Serialize)]
 struct Cpus {
-    host_total: Number,
-    host_user: Number,
-    host_system: Number,
-    remote_total: Number,
-    remote_user: Number,
-    remote_system: Number,
+    host_total: JsonNumber,
+    host_user: JsonNumber,
+    host_system: JsonNumber,
+    remote_total: JsonNumber,
+    remote_user: JsonNumber,
+    remote_system: JsonNumber,
 }
 
 impl End {
-    fn of(seen: &Measurement, course: &Course, role: Role) -> Self {
-        let totals = Totals::of(seen, course, role);
+    fn from_measurement(seen: &Measurement, course: &IntervalSums, role: TestRole) -> Self {
+        let totals = DirectionTotals::from_measurement(seen, course, role);
         let transport = seen.request.transport;
-        let streams = totals.iter().flat_map(|way| way.streams.iter().map(|stream| way.end(stream, transport, course)));
-        let mut sums = totals.iter().map(|totals| totals.sums(transport));
+        let streams =
+            totals.iter().flat_map(|way| way.streams.iter().map(|stream| way.end_stream(stream, transport, course)));
+        let mut sums = totals.iter().map(|totals| totals.total_sums(transport));
         let forward = sums.next();
         let reverse =
             sums.next().map(|sums| ReverseSums { whole: sums.sum, sent: sums.sum_sent, received: sums.sum_received });
@@ -611,12 +617,12 @@ impl End {
             Some(last) if last.sends => (&seen.local, &seen.remote),
             _ => (&seen.remote, &seen.local),
         };
-        let named = |end| congestion(end).filter(|_| transport == Transport::Tcp).map(str::to_owned);
+        let named = |end| congestion_control(end).filter(|_| transport == Transport::Tcp).map(str::to_owned);
         Self {
             streams: Some(streams.collect()),
             forward,
             reverse,
-            cpu_utilization_percent: Some(Cpus::of(seen)),
+            cpu_utilization_percent: Some(Cpus::from_measurement(seen)),
             sender_tcp_congestion: named(sender),
             receiver_tcp_congestion: named(receiver),
         }
@@ -624,68 +630,68 @@ impl End {
 }
 
 impl Cpus {
-    fn of(seen: &Measurement) -> Self {
+    fn from_measurement(seen: &Measurement) -> Self {
         let (host, remote) = (seen.local.cpu.unwrap_or_default(), seen.remote.cpu.unwrap_or_default());
         Self {
-            host_total: Number(host.total().percent()),
-            host_user: Number(host.user.percent()),
-            host_system: Number(host.system.percent()),
-            remote_total: Number(remote.total().percent()),
-            remote_user: Number(remote.user.percent()),
-            remote_system: Number(remote.system.percent()),
+            host_total: JsonNumber(host.total_share().as_percent()),
+            host_user: JsonNumber(host.user.as_percent()),
+            host_system: JsonNumber(host.system.as_percent()),
+            remote_total: JsonNumber(remote.total_share().as_percent()),
+            remote_user: JsonNumber(remote.user.as_percent()),
+            remote_system: JsonNumber(remote.system.as_percent()),
         }
     }
 }
 
-impl Totals<'_> {
-    fn end(&self, stream: &StreamSummary, transport: Transport, course: &Course) -> EndStream {
-        let number = socket(stream.stream);
-        let sent = Amount::of(0.0, self.sending, stream.sent);
+impl DirectionTotals<'_> {
+    fn end_stream(&self, stream: &StreamSummary, transport: Transport, course: &IntervalSums) -> EndStream {
+        let number = socket_number(stream.stream);
+        let sent = Amount::new(0.0, self.sending, stream.sent);
         if transport == Transport::Udp {
             let udp = EndUdp {
                 socket: number,
                 amount: sent,
-                loss: Loss::of_sent(arrived(stream.datagrams), stream.datagrams_sent.unwrap_or_default()),
+                loss: Loss::of_sent(datagram_counts(stream.datagrams), stream.datagrams_sent.unwrap_or_default()),
                 out_of_order: stream.datagrams.map_or(0, |seen| seen.out_of_order_like_iperf3),
                 sender: self.sends,
             };
             return EndStream::Udp { udp };
         }
-        let extremes = course.extremes(stream.stream);
+        let extremes = course.stream_extremes(stream.stream);
         let sender = EndSender {
             socket: number,
             amount: sent,
-            figures: stream.retransmits.map(|retransmits| SenderFigures::of(retransmits, extremes)),
+            figures: stream.retransmits.map(|retransmits| SenderFigures::new(retransmits, extremes)),
             sender: self.sends,
         };
-        let amount = Amount::of(0.0, self.receiving, stream.received);
+        let amount = Amount::new(0.0, self.receiving, stream.received);
         EndStream::Tcp { sender, receiver: EndReceiver { socket: number, amount, sender: self.sends } }
     }
 
-    fn sums(&self, transport: Transport) -> Sums {
-        let sent = Amount::of(0.0, self.sending, self.sent());
-        let received = Amount::of(0.0, self.receiving, self.received());
+    fn total_sums(&self, transport: Transport) -> Sums {
+        let sent = Amount::new(0.0, self.sending, self.sent_bytes());
+        let received = Amount::new(0.0, self.receiving, self.received_bytes());
         let sends = self.sends;
         match transport {
             Transport::Tcp => {
                 let is_known = self.streams.iter().any(|stream| stream.retransmits.is_some());
-                let retransmits = is_known.then(|| self.retransmits());
+                let retransmits = is_known.then(|| self.retransmit_count());
                 let sum_sent = EndSum { amount: sent, retransmits, loss: None, sender: sends };
                 let sum_received = EndSum { amount: received, retransmits: None, loss: None, sender: sends };
                 Sums { sum: None, sum_sent, sum_received }
             }
             Transport::Udp => {
-                let arrived = self.arrived();
+                let arrived = self.datagram_counts();
                 let of_datagrams =
                     |amount, loss, sender| EndSum { amount, retransmits: None, loss: Some(loss), sender };
-                let sent_only = Arrived { datagrams: self.datagrams_sent(), ..Arrived::default() };
+                let sent_only = LineDatagrams { datagrams: self.datagrams_sent(), ..LineDatagrams::default() };
                 // iperf3 writes the time of the receiver, but the rate in the time of the sender.
                 let rate = sent.bits_per_second;
-                let whole = Amount { bits_per_second: rate, ..Amount::of(0.0, self.receiving, self.sent()) };
+                let whole = Amount { bits_per_second: rate, ..Amount::new(0.0, self.receiving, self.sent_bytes()) };
                 Sums {
                     sum: Some(of_datagrams(whole, Loss::of_sent(arrived, self.datagrams_sent()), sends)),
-                    sum_sent: of_datagrams(sent, Loss::of(sent_only), true),
-                    sum_received: of_datagrams(received, Loss::of(arrived), false),
+                    sum_sent: of_datagrams(sent, Loss::from_counts(sent_only), true),
+                    sum_received: of_datagrams(received, Loss::from_counts(arrived), false),
                 }
             }
         }

@@ -3,12 +3,12 @@
 use fullpipe_record::Transport;
 use fullpipe_units::ByteCount;
 
-use super::amount::{self, Unit, two_digits};
+use super::amount::{self, RateUnit, two_digits};
 
 pub(crate) const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -\n";
 
 /// Figures of a line: of one stream, or of all in one direction.
-pub(crate) struct Line<'t> {
+pub(crate) struct ResultLine<'t> {
     /// Number of the stream, as `  5`, or `SUM`.
     pub(crate) name: &'t str,
     /// Direction, as `[TX-C]`, if data goes both ways, else empty.
@@ -18,14 +18,14 @@ pub(crate) struct Line<'t> {
     /// End of the time, in seconds.
     pub(crate) to: f64,
     pub(crate) bytes: ByteCount,
-    pub(crate) count: Count,
+    pub(crate) count: LineCounts,
     /// Last word: `sender`, `receiver`, `(omitted)`, or nothing.
     pub(crate) word: &'t str,
 }
 
 /// Counts of a line other than bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Count {
+pub(crate) enum LineCounts {
     Nothing,
     /// Retransmitted segments.
     Retransmits(u64),
@@ -34,12 +34,12 @@ pub(crate) enum Count {
     /// Datagrams sent.
     Sent(u64),
     /// Datagrams that arrived and that were lost.
-    Arrived(Arrived),
+    Arrived(LineDatagrams),
 }
 
 /// Counts of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Arrived {
+pub(crate) struct LineDatagrams {
     /// Jitter, in milliseconds.
     pub(crate) jitter: f64,
     pub(crate) lost: u64,
@@ -47,46 +47,46 @@ pub(crate) struct Arrived {
     pub(crate) datagrams: u64,
 }
 
-impl Arrived {
+impl LineDatagrams {
     /// Returns the share of lost datagrams, in percent; 0 if there are none.
-    pub(crate) fn percent(self) -> f64 {
-        percent(self.lost, self.datagrams)
+    pub(crate) fn lost_percent(self) -> f64 {
+        share_percent(self.lost, self.datagrams)
     }
 }
 
 /// Returns the share of `part` in `whole`, in percent; 0 if `whole` is 0.
-pub(crate) fn percent(part: u64, whole: u64) -> f64 {
+pub(crate) fn share_percent(part: u64, whole: u64) -> f64 {
     if whole > 0 { 100.0 * part as f64 / whole as f64 } else { 0.0 }
 }
 
-impl Line<'_> {
+impl ResultLine<'_> {
     /// Returns the line with its newline.
-    pub(crate) fn text(&self, unit: Unit) -> String {
+    pub(crate) fn to_text(&self, unit: RateUnit) -> String {
         let Self { name, tag, from, to, word, .. } = self;
-        let transfer = amount::bytes(self.bytes);
-        let rate = amount::rate(self.bytes, to - from, unit);
+        let transfer = amount::format_bytes(self.bytes);
+        let rate = amount::format_rate(self.bytes, to - from, unit);
         let count = match self.count {
-            Count::Nothing => " ".repeat(14),
-            Count::Retransmits(again) => format!("{again:3}           "),
-            Count::Window(again, window) => format!("{again:3}   {}     ", amount::bytes(window)),
+            LineCounts::Nothing => " ".repeat(14),
+            LineCounts::Retransmits(again) => format!("{again:3}           "),
+            LineCounts::Window(again, window) => format!("{again:3}   {}     ", amount::format_bytes(window)),
             // Where data goes both ways, the head leaves room for the jitter of the others.
-            Count::Sent(sent) => format!("{}{sent}", if tag.is_empty() { " " } else { "           " }),
-            Count::Arrived(arrived) => format!(
+            LineCounts::Sent(sent) => format!("{}{sent}", if tag.is_empty() { " " } else { "           " }),
+            LineCounts::Arrived(arrived) => format!(
                 "{:5.3} ms  {}/{} ({}%)",
                 arrived.jitter,
                 arrived.lost,
                 arrived.datagrams,
-                two_digits(arrived.percent())
+                two_digits(arrived.lost_percent())
             ),
         };
-        let gap = if matches!(self.count, Count::Sent(_)) { "" } else { " " };
+        let gap = if matches!(self.count, LineCounts::Sent(_)) { "" } else { " " };
         format!("[{name}]{tag} {from:6.2}-{to:<6.2} sec  {transfer}  {rate} {gap}{count}  {word}\n")
     }
 }
 
 /// Columns of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Columns {
+pub(crate) enum HeadColumns {
     Plain,
     Retransmits,
     Window,
@@ -94,7 +94,7 @@ pub(crate) enum Columns {
     Arrived,
 }
 
-impl Columns {
+impl HeadColumns {
     /// Returns the columns for the intervals of a test that this end sends, receives, or both.
     pub(crate) fn of_intervals(transport: Transport, sends: bool, receives: bool) -> Self {
         match transport {
@@ -106,7 +106,7 @@ impl Columns {
     }
 
     /// Returns the line with its newline.
-    pub(crate) fn head(self, both_ways: bool) -> String {
+    pub(crate) fn head_line(self, both_ways: bool) -> String {
         let role = if both_ways { "[Role]" } else { "" };
         let more = match self {
             Self::Plain => "",
@@ -123,29 +123,32 @@ impl Columns {
 mod tests {
     use super::*;
 
-    fn line(tag: &str, count: Count, word: &str) -> String {
+    fn line(tag: &str, count: LineCounts, word: &str) -> String {
         let bytes = ByteCount::new(1_181_116_006);
-        Line { name: "  5", tag, from: 0.0, to: 1.0, bytes, count, word }.text(Unit::Bits)
+        ResultLine { name: "  5", tag, from: 0.0, to: 1.0, bytes, count, word }.to_text(RateUnit::Bits)
     }
 
     #[test]
     fn lines_are_those_of_iperf3_to_the_space() {
         let head = "[  5]   0.00-1.00   sec  1.10 GBytes  9.45 Gbits/sec";
         let window = ByteCount::new(1_310_720);
-        assert_eq!(line("", Count::Window(12, window), ""), format!("{head}   12   1.25 MBytes       \n"));
-        assert_eq!(line("", Count::Retransmits(0), "sender"), format!("{head}    0             sender\n"));
-        assert_eq!(line("", Count::Nothing, "receiver"), format!("{head}                  receiver\n"));
-        assert_eq!(line("", Count::Sent(86), ""), format!("{head}  86  \n"));
-        let arrived = Arrived { jitter: 0.0125, lost: 3, datagrams: 86 };
-        assert_eq!(line("", Count::Arrived(arrived), "receiver"), format!("{head}  0.013 ms  3/86 (3.5%)  receiver\n"));
+        assert_eq!(line("", LineCounts::Window(12, window), ""), format!("{head}   12   1.25 MBytes       \n"));
+        assert_eq!(line("", LineCounts::Retransmits(0), "sender"), format!("{head}    0             sender\n"));
+        assert_eq!(line("", LineCounts::Nothing, "receiver"), format!("{head}                  receiver\n"));
+        assert_eq!(line("", LineCounts::Sent(86), ""), format!("{head}  86  \n"));
+        let arrived = LineDatagrams { jitter: 0.0125, lost: 3, datagrams: 86 };
+        assert_eq!(
+            line("", LineCounts::Arrived(arrived), "receiver"),
+            format!("{head}  0.013 ms  3/86 (3.5%)  receiver\n")
+        );
     }
 
     #[test]
     fn both_ways_every_line_says_which() {
-        let sent = line("[TX-C]", Count::Sent(86), "");
+        let sent = line("[TX-C]", LineCounts::Sent(86), "");
         assert_eq!(sent, "[  5][TX-C]   0.00-1.00   sec  1.10 GBytes  9.45 Gbits/sec            86  \n");
         assert_eq!(
-            Columns::Window.head(true),
+            HeadColumns::Window.head_line(true),
             "[ ID][Role] Interval           Transfer     Bitrate         Retr  Cwnd\n"
         );
     }

@@ -12,25 +12,25 @@ mod view;
 use fullpipe_record::{Direction, Request, SocketReadback};
 use fullpipe_units::{ByteCount, Span};
 
-pub use amount::Unit;
-pub use json::Json;
-pub use text::{Text, greeting, listening};
+pub use amount::RateUnit;
+pub use json::JsonOutput;
+pub use text::{TextOutput, greeting_lines, listening_line};
 
 /// The version of iperf3 whose output this is.
 pub const IPERF3_VERSION: &str = "3.12";
 
 /// Role of this end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum TestRole {
     /// The end that requests the test.
     Client,
     /// The end that accepts it.
     Server,
 }
 
-impl Role {
+impl TestRole {
     /// Returns true if this end sends in `direction`, which is as the client sees it.
-    fn sends(self, direction: Direction) -> bool {
+    fn is_sender(self, direction: Direction) -> bool {
         match direction {
             Direction::Upload => self == Self::Client,
             Direction::Download => self == Self::Server,
@@ -43,9 +43,9 @@ impl Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextOptions {
     /// Role of this end.
-    pub role: Role,
+    pub role: TestRole,
     /// Unit of the rates.
-    pub unit: Unit,
+    pub unit: RateUnit,
     /// True to print more, as with `-V`.
     pub verbose: bool,
 }
@@ -67,7 +67,7 @@ pub struct TestHeader {
 
 /// Facts about a test once its data connections are open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Connections {
+pub struct TestConnections {
     /// The test as it is carried out, with every value chosen.
     pub request: Request,
     /// The test's cookie.
@@ -79,6 +79,6 @@ pub struct Connections {
 }
 
 /// Returns the number that iperf3 would show for the socket of a stream: it opens a file for each stream.
-fn socket(stream: u16) -> u32 {
+fn socket_number(stream: u16) -> u32 {
     5 + 2 * u32::from(stream)
 }

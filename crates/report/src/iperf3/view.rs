@@ -3,24 +3,24 @@
 use fullpipe_record::{Datagrams, Direction, Interval, Measurement, Request, StreamInterval, StreamSummary, Transport};
 use fullpipe_units::{ByteCount, Span};
 
-use super::Role;
-use super::line::{Arrived, Count};
+use super::TestRole;
+use super::line::{LineCounts, LineDatagrams};
 
 /// Returns begin and end of an interval in seconds, since the start or, after the omitted time, since the end of that.
-pub(crate) fn times(interval: &Interval, request: &Request) -> (f64, f64) {
+pub(crate) fn interval_times(interval: &Interval, request: &Request) -> (f64, f64) {
     let zero = if interval.omitted { Span::ZERO } else { request.omit };
     (interval.from.saturating_sub(zero).as_secs_f64(), interval.to.saturating_sub(zero).as_secs_f64())
 }
 
 /// Returns true if an interval is a short rest without data at the end of a test, which iperf3 leaves out.
 pub(crate) fn is_empty_rest(interval: &Interval, request: &Request) -> bool {
-    interval.bytes == ByteCount::ZERO && interval.to.saturating_sub(interval.from) < request.interval.scaled(0.1)
+    interval.bytes == ByteCount::ZERO && interval.to.saturating_sub(interval.from) < request.interval.scale_by(0.1)
 }
 
 /// Returns the datagrams that iperf3 counts as lost and as sent.
-pub(crate) fn arrived(datagrams: Option<Datagrams>) -> Arrived {
+pub(crate) fn datagram_counts(datagrams: Option<Datagrams>) -> LineDatagrams {
     let seen = datagrams.unwrap_or_default();
-    Arrived {
+    LineDatagrams {
         jitter: seen.jitter.as_millis_f64(),
         lost: seen.lost_like_iperf3,
         datagrams: seen.received.saturating_add(seen.lost),
@@ -28,9 +28,9 @@ pub(crate) fn arrived(datagrams: Option<Datagrams>) -> Arrived {
 }
 
 /// Returns the figures of all streams together: counts add up, jitter is the mean.
-pub(crate) fn together(streams: &[Arrived]) -> Arrived {
+pub(crate) fn combine_counts(streams: &[LineDatagrams]) -> LineDatagrams {
     let jitter: f64 = streams.iter().map(|stream| stream.jitter).sum();
-    Arrived {
+    LineDatagrams {
         jitter: if streams.is_empty() { 0.0 } else { jitter / streams.len() as f64 },
         lost: streams.iter().fold(0, |sum, stream| sum.saturating_add(stream.lost)),
         datagrams: streams.iter().fold(0, |sum, stream| sum.saturating_add(stream.datagrams)),
@@ -38,74 +38,76 @@ pub(crate) fn together(streams: &[Arrived]) -> Arrived {
 }
 
 /// Returns the congestion window of a stream in bytes; zero if the kernel does not report it.
-pub(crate) fn window(stream: &StreamInterval) -> ByteCount {
+pub(crate) fn congestion_window(stream: &StreamInterval) -> ByteCount {
     let tcp = stream.tcp.as_ref();
     let window = tcp.and_then(|tcp| Some(tcp.cwnd?.of_size(tcp.snd_mss?)));
     window.unwrap_or_default()
 }
 
 /// Returns the counts of a stream in an interval.
-pub(crate) fn count(stream: &StreamInterval, transport: Transport, sends: bool) -> Count {
+pub(crate) fn stream_counts(stream: &StreamInterval, transport: Transport, sends: bool) -> LineCounts {
     match (transport, sends) {
-        (Transport::Tcp, true) => Count::Window(stream.retransmits.unwrap_or_default().get(), window(stream)),
-        (Transport::Tcp, false) => Count::Nothing,
-        (Transport::Udp, true) => Count::Sent(stream.datagrams_sent.unwrap_or_default()),
-        (Transport::Udp, false) => Count::Arrived(arrived(stream.datagrams)),
+        (Transport::Tcp, true) => {
+            LineCounts::Window(stream.retransmits.unwrap_or_default().get(), congestion_window(stream))
+        }
+        (Transport::Tcp, false) => LineCounts::Nothing,
+        (Transport::Udp, true) => LineCounts::Sent(stream.datagrams_sent.unwrap_or_default()),
+        (Transport::Udp, false) => LineCounts::Arrived(datagram_counts(stream.datagrams)),
     }
 }
 
 /// Returns the counts of all streams of a direction in an interval.
-pub(crate) fn count_together(interval: &Interval, transport: Transport, sends: bool) -> Count {
+pub(crate) fn count_together(interval: &Interval, transport: Transport, sends: bool) -> LineCounts {
     let streams = &interval.streams;
     match (transport, sends) {
-        (Transport::Tcp, true) => Count::Retransmits(interval.retransmits.unwrap_or_default().get()),
-        (Transport::Tcp, false) => Count::Nothing,
+        (Transport::Tcp, true) => LineCounts::Retransmits(interval.retransmits.unwrap_or_default().get()),
+        (Transport::Tcp, false) => LineCounts::Nothing,
         (Transport::Udp, true) => {
             let sent = streams.iter().filter_map(|stream| stream.datagrams_sent);
-            Count::Sent(sent.fold(0, u64::saturating_add))
+            LineCounts::Sent(sent.fold(0, u64::saturating_add))
         }
         (Transport::Udp, false) => {
-            let each: Vec<Arrived> = streams.iter().map(|stream| arrived(stream.datagrams)).collect();
-            Count::Arrived(together(&each))
+            let each: Vec<LineDatagrams> = streams.iter().map(|stream| datagram_counts(stream.datagrams)).collect();
+            LineCounts::Arrived(combine_counts(&each))
         }
     }
 }
 
 /// Sums of the intervals so far, for the totals.
 #[derive(Debug, Default)]
-pub(crate) struct Course {
+pub(crate) struct IntervalSums {
     /// End of the last interval that this end has counted, in seconds.
     until: Option<f64>,
     /// Extremes of each stream.
-    extremes: Vec<Extremes>,
+    extremes: Vec<TcpExtremes>,
 }
 
-impl Course {
-    pub(crate) fn note(&mut self, interval: &Interval, request: &Request, role: Role) {
+impl IntervalSums {
+    pub(crate) fn add_interval(&mut self, interval: &Interval, request: &Request, role: TestRole) {
         if !interval.omitted {
-            self.until = Some(times(interval, request).1);
+            self.until = Some(interval_times(interval, request).1);
         }
-        if !role.sends(interval.direction) {
+        if !role.is_sender(interval.direction) {
             return;
         }
         for stream in &interval.streams {
             let index = usize::from(stream.stream);
             if index >= self.extremes.len() {
-                self.extremes.resize_with(index + 1, Extremes::default);
+                self.extremes.resize_with(index + 1, TcpExtremes::default);
             }
-            self.extremes[index].note(stream);
+            self.extremes[index].add_stream(stream);
         }
     }
 
     /// Returns the extremes of a stream that this end sends; zeros for any other.
-    pub(crate) fn extremes(&self, stream: u16) -> Extremes {
+    pub(crate) fn stream_extremes(&self, stream: u16) -> TcpExtremes {
         self.extremes.get(usize::from(stream)).copied().unwrap_or_default()
     }
 }
 
 /// Extremes of the figures that the kernel reports at the ends of intervals; zero for those that it does not report.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Extremes {
+pub(crate) struct TcpExtremes {
     /// Largest congestion window, in bytes.
     pub(crate) window: u64,
     /// Largest window that the peer advertised, in bytes.
@@ -118,10 +120,10 @@ pub(crate) struct Extremes {
     rtt_count: u64,
 }
 
-impl Extremes {
-    fn note(&mut self, stream: &StreamInterval) {
+impl TcpExtremes {
+    fn add_stream(&mut self, stream: &StreamInterval) {
         let Some(tcp) = &stream.tcp else { return };
-        self.window = self.window.max(window(stream).get());
+        self.window = self.window.max(congestion_window(stream).get());
         self.peer_window = self.peer_window.max(tcp.snd_wnd.unwrap_or_default().get());
         let Some(rtt) = tcp.rtt.map(Span::as_micros) else { return };
         self.rtt_min = if self.rtt_count == 0 { rtt } else { self.rtt_min.min(rtt) };
@@ -136,7 +138,7 @@ impl Extremes {
 }
 
 /// The totals of one direction.
-pub(crate) struct Totals<'m> {
+pub(crate) struct DirectionTotals<'m> {
     pub(crate) direction: Direction,
     /// True if this end sends.
     pub(crate) sends: bool,
@@ -147,37 +149,37 @@ pub(crate) struct Totals<'m> {
     pub(crate) receiving: f64,
 }
 
-impl<'m> Totals<'m> {
+impl<'m> DirectionTotals<'m> {
     /// Returns the totals of each direction, upload first.
-    pub(crate) fn of(seen: &'m Measurement, course: &Course, role: Role) -> Vec<Self> {
-        let directions = seen.request.directions().iter();
-        directions.map(|&direction| Self::one(seen, course, role, direction)).collect()
+    pub(crate) fn from_measurement(seen: &'m Measurement, course: &IntervalSums, role: TestRole) -> Vec<Self> {
+        let directions = seen.request.data_directions().iter();
+        directions.map(|&direction| Self::from_direction(seen, course, role, direction)).collect()
     }
 
-    fn one(seen: &'m Measurement, course: &Course, role: Role, direction: Direction) -> Self {
+    fn from_direction(seen: &'m Measurement, course: &IntervalSums, role: TestRole, direction: Direction) -> Self {
         let streams = seen.streams.iter().filter(|stream| stream.direction == direction).collect();
         let summary = match (&seen.reverse, direction) {
             (Some(reverse), Direction::Download) => reverse,
             _ => &seen.summary,
         };
-        let sends = role.sends(direction);
+        let sends = role.is_sender(direction);
         let stated = summary.duration.as_secs_f64();
         // A client's totals are timed by the receiver's clock, and its own is in its intervals. Those of a server, and
         // of a test that broke off, are timed by this end's.
-        let is_own = role == Role::Server || seen.broken_off.is_some();
+        let is_own = role == TestRole::Server || seen.broken_off.is_some();
         let here = course.until.filter(|_| !is_own).unwrap_or(stated);
         Self { direction, sends, streams, sending: if sends { here } else { stated }, receiving: stated }
     }
 
-    pub(crate) fn sent(&self) -> ByteCount {
+    pub(crate) fn sent_bytes(&self) -> ByteCount {
         self.streams.iter().map(|stream| stream.sent).sum()
     }
 
-    pub(crate) fn received(&self) -> ByteCount {
+    pub(crate) fn received_bytes(&self) -> ByteCount {
         self.streams.iter().map(|stream| stream.received).sum()
     }
 
-    pub(crate) fn retransmits(&self) -> u64 {
+    pub(crate) fn retransmit_count(&self) -> u64 {
         let counts = self.streams.iter().filter_map(|stream| stream.retransmits);
         counts.fold(0, |sum, count| sum.saturating_add(count.get()))
     }
@@ -187,8 +189,8 @@ impl<'m> Totals<'m> {
         counts.fold(0, u64::saturating_add)
     }
 
-    pub(crate) fn arrived(&self) -> Arrived {
-        let each: Vec<Arrived> = self.streams.iter().map(|stream| arrived(stream.datagrams)).collect();
-        together(&each)
+    pub(crate) fn datagram_counts(&self) -> LineDatagrams {
+        let each: Vec<LineDatagrams> = self.streams.iter().map(|stream| datagram_counts(stream.datagrams)).collect();
+        combine_counts(&each)
     }
 }

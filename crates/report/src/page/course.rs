@@ -1,8 +1,8 @@
 //! Series of a transfer over time, from its samples.
 
-use fullpipe_chart::{Hue, Mark, Series};
+use fullpipe_chart::{Hue, PlotSeries, SeriesForm};
 use fullpipe_record::{EndReport, Measurement, Sample};
-use fullpipe_stats::changes;
+use fullpipe_stats::find_level_changes;
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
 /// Points of a rate over the whole of a transfer.
@@ -15,46 +15,46 @@ const ROUND: f64 = 0.95;
 const MAX_SOUGHT: usize = 1_000;
 
 /// Samples of all streams at one time.
-pub(super) struct Snapshot<'s> {
+pub(super) struct SampleSnapshot<'s> {
     pub(super) at: Span,
     pub(super) samples: Vec<&'s Sample>,
 }
 
-impl Snapshot<'_> {
+impl SampleSnapshot<'_> {
     /// Returns the sum over the streams; `None` if a stream does not have the figure.
-    pub(super) fn sum<T: std::iter::Sum>(&self, figure: impl Fn(&Sample) -> Option<T>) -> Option<T> {
+    pub(super) fn sum_figure<T: std::iter::Sum>(&self, figure: impl Fn(&Sample) -> Option<T>) -> Option<T> {
         self.samples.iter().map(|sample| figure(sample)).sum()
     }
 }
 
 /// Returns the snapshots of the first `streams` of these samples, by time.
-pub(super) fn snapshots(samples: &[Sample], streams: u16) -> Vec<Snapshot<'_>> {
+pub(super) fn sample_snapshots(samples: &[Sample], streams: u16) -> Vec<SampleSnapshot<'_>> {
     let own: Vec<&Sample> = samples.iter().filter(|sample| sample.stream < streams).collect();
     let groups = own.chunk_by(|one, next| one.at == next.at);
-    groups.map(|group| Snapshot { at: group[0].at, samples: group.to_vec() }).collect()
+    groups.map(|group| SampleSnapshot { at: group[0].at, samples: group.to_vec() }).collect()
 }
 
 /// Returns the snapshots of an end, of the upload where data goes both ways.
-pub(super) fn of_end<'m>(measured: &Measurement, end: &'m EndReport) -> Vec<Snapshot<'m>> {
-    snapshots(&end.samples, measured.request.streams)
+pub(super) fn of_end<'m>(measured: &Measurement, end: &'m EndReport) -> Vec<SampleSnapshot<'m>> {
+    sample_snapshots(&end.samples, measured.request.streams)
 }
 
 /// Returns the steady rate, or the mean of the whole where there is none.
-pub(super) fn rate(measured: &Measurement) -> BitRate {
+pub(super) fn steady_or_mean_rate(measured: &Measurement) -> BitRate {
     measured.summary.steady.map_or(measured.summary.rate, |steady| steady.rate)
 }
 
 /// Returns the rate at which data arrives: by the receiver's samples, or else by the sender's, or by the intervals.
-pub(super) fn rates(measured: &Measurement) -> Vec<(Span, BitRate)> {
+pub(super) fn arrival_rates(measured: &Measurement) -> Vec<(Span, BitRate)> {
     let round = measured.rtt.idle.or(measured.rtt.loaded).map(|rtt| rtt.median).unwrap_or_default();
-    let sending = |snapshot: &Snapshot<'_>| snapshot.at <= measured.summary.duration;
-    let mut receiver = of_end(measured, measured.receiver());
+    let sending = |snapshot: &SampleSnapshot<'_>| snapshot.at <= measured.summary.duration;
+    let mut receiver = of_end(measured, measured.receiving_end());
     receiver.retain(sending);
     let arrived = by_bytes(&receiver, round, |sample| Some(sample.bytes));
     if arrived.len() > 1 {
         return arrived;
     }
-    let mut sender = of_end(measured, measured.sender());
+    let mut sender = of_end(measured, measured.sending_end());
     sender.retain(sending);
     let acknowledged = by_bytes(&sender, round, |sample| sample.tcp.bytes_acked);
     if acknowledged.len() > 1 {
@@ -67,19 +67,19 @@ pub(super) fn rates(measured: &Measurement) -> Vec<(Span, BitRate)> {
 /// Returns the rate at which bytes pass, between snapshots that are at least a round trip and a 300th of the whole time
 /// apart.
 pub(super) fn by_bytes(
-    snapshots: &[Snapshot<'_>],
+    snapshots: &[SampleSnapshot<'_>],
     round: Span,
     bytes: impl Fn(&Sample) -> Option<ByteCount>,
 ) -> Vec<(Span, BitRate)> {
     let [Some(first), Some(last)] = [snapshots.first(), snapshots.last()] else { return Vec::new() };
-    let step = (last.at.saturating_sub(first.at) / RATES).max(round.scaled(ROUND));
+    let step = (last.at.saturating_sub(first.at) / RATES).max(round.scale_by(ROUND));
     let mut before = (Span::ZERO, ByteCount::ZERO);
     let mut rates = Vec::new();
     for snapshot in snapshots {
-        let Some(now) = snapshot.sum(&bytes) else { continue };
+        let Some(now) = snapshot.sum_figure(&bytes) else { continue };
         let passed = snapshot.at.saturating_sub(before.0);
         if passed > step {
-            rates.push((snapshot.at, BitRate::of(now.saturating_sub(before.1), passed)));
+            rates.push((snapshot.at, BitRate::from_bytes_in(now.saturating_sub(before.1), passed)));
             before = (snapshot.at, now);
         }
     }
@@ -115,73 +115,76 @@ pub(super) fn level_changes(rates: &[(Span, BitRate)], ramp: Span) -> Vec<LevelC
         (Time::ZERO + group[group.len() - 1].0, BitRate::from_bps_f64(sum / group.len() as f64))
     };
     let moments: Vec<(Time, BitRate)> = steady.chunks(each).map(mean).collect();
-    let place = |index: usize| moments[index.saturating_sub(1)].0.since(Time::ZERO);
-    let change = |found: fullpipe_stats::Change| LevelChange {
+    let place = |index: usize| moments[index.saturating_sub(1)].0.duration_since(Time::ZERO);
+    let change = |found: fullpipe_stats::HistoryLevelChange| LevelChange {
         at: place(found.index),
         before: found.before,
         after: found.after,
     };
-    changes(&moments).into_iter().map(change).collect()
+    find_level_changes(&moments).into_iter().map(change).collect()
 }
 
 /// Returns the levels between changes, from the ramp to the end; without points where there is no change.
-pub(super) fn levels(changes: &[LevelChange], ramp: Span, end: Span) -> Series {
+pub(super) fn level_series(changes: &[LevelChange], ramp: Span, end: Span) -> PlotSeries {
     let first = changes.first().map(|change| (ramp, change.before));
     let last = changes.last().map(|change| (end, change.after));
     let points = first.into_iter().chain(changes.iter().map(|change| (change.at, change.after))).chain(last);
-    Series::new("level between changes", Mark::Steps, Hue::Orange, points).labelled("level")
+    PlotSeries::new("level between changes", SeriesForm::Steps, Hue::Orange, points).with_label("level")
 }
 
 /// Returns the part of a description that explains the levels, if there are any.
-pub(super) fn note(changes: &[LevelChange]) -> &'static str {
+pub(super) fn level_note(changes: &[LevelChange]) -> &'static str {
     if changes.is_empty() { "" } else { "; orange: the median between changes of level" }
 }
 
 /// Returns the round-trip times of echo requests during the load or, without those, the kernel's estimates.
-pub(super) fn round_trips(measured: &Measurement, hue: Hue) -> Series {
+pub(super) fn round_trips(measured: &Measurement, hue: Hue) -> PlotSeries {
     if let Some(echoes) = &measured.rtt.echoes {
         let began = echoes.load.began;
         let during = echoes.samples.iter().filter(|echo| echo.at >= began && echo.at <= echoes.load.to);
         let points = during.filter_map(|echo| Some((echo.at.saturating_sub(began), echo.rtt?)));
-        return Series::new("round trips of echo requests", Mark::Dots, hue, points);
+        return PlotSeries::new("round trips of echo requests", SeriesForm::Dots, hue, points);
     }
-    estimates(&of_end(measured, measured.sender()), hue)
+    smoothed_rtt_series(&of_end(measured, measured.sending_end()), hue)
 }
 
 /// Returns the largest smoothed round-trip time of all streams in each snapshot.
-pub(super) fn estimates(snapshots: &[Snapshot<'_>], hue: Hue) -> Series {
-    let largest = |snapshot: &Snapshot<'_>| snapshot.samples.iter().filter_map(|sample| sample.tcp.rtt).max();
+pub(super) fn smoothed_rtt_series(snapshots: &[SampleSnapshot<'_>], hue: Hue) -> PlotSeries {
+    let largest = |snapshot: &SampleSnapshot<'_>| snapshot.samples.iter().filter_map(|sample| sample.tcp.rtt).max();
     let points = snapshots.iter().filter_map(|snapshot| Some((snapshot.at, largest(snapshot)?)));
-    Series::new("smoothed round-trip time", Mark::Line, hue, points)
+    PlotSeries::new("smoothed round-trip time", SeriesForm::Line, hue, points)
 }
 
 /// Returns the segments that were retransmitted between snapshots.
-pub(super) fn sent_again(snapshots: &[Snapshot<'_>]) -> Vec<(Span, u64)> {
+pub(super) fn sent_again(snapshots: &[SampleSnapshot<'_>]) -> Vec<(Span, u64)> {
     let totals =
-        snapshots.iter().filter_map(|snapshot| Some((snapshot.at, snapshot.sum(|one| one.tcp.total_retrans)?)));
+        snapshots.iter().filter_map(|snapshot| Some((snapshot.at, snapshot.sum_figure(|one| one.tcp.total_retrans)?)));
     let totals: Vec<(Span, SegCount)> = totals.collect();
     let pairs = totals.windows(2).map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1).get()));
     pairs.filter(|(_, segments)| *segments > 0).collect()
 }
 
 /// Returns a figure in bytes over time, of all streams together.
-pub(super) fn bytes(
-    snapshots: &[Snapshot<'_>],
+pub(super) fn bytes_over_time(
+    snapshots: &[SampleSnapshot<'_>],
     figure: impl Fn(&Sample) -> Option<ByteCount>,
 ) -> Vec<(Span, ByteCount)> {
-    snapshots.iter().filter_map(|snapshot| Some((snapshot.at, snapshot.sum(&figure)?))).collect()
+    snapshots.iter().filter_map(|snapshot| Some((snapshot.at, snapshot.sum_figure(&figure)?))).collect()
 }
 
 /// Returns the share of the time between snapshots in which a limit held, as the kernel counts it, of all streams
 /// together; steps are at least a sixtieth of the whole time.
-pub(super) fn shares(snapshots: &[Snapshot<'_>], limited: impl Fn(&Sample) -> Option<Span>) -> Vec<(Span, Ratio)> {
+pub(super) fn limited_shares(
+    snapshots: &[SampleSnapshot<'_>],
+    limited: impl Fn(&Sample) -> Option<Span>,
+) -> Vec<(Span, Ratio)> {
     const STEPS: u64 = 60;
     let [Some(first), Some(last)] = [snapshots.first(), snapshots.last()] else { return Vec::new() };
     let step = last.at.saturating_sub(first.at) / STEPS;
     let mut before: Option<(Span, Span)> = None;
     let mut shares = Vec::new();
     for snapshot in snapshots {
-        let Some(now) = snapshot.sum(&limited) else { continue };
+        let Some(now) = snapshot.sum_figure(&limited) else { continue };
         let Some((at, total)) = before else {
             before = Some((snapshot.at, now));
             continue;

@@ -1,43 +1,43 @@
 //! The loop: before a remedy and with it.
 
-use fullpipe_chart::{Hue, Row, Rows};
+use fullpipe_chart::{ChartRow, Hue, RowChart};
 use fullpipe_record::{Experiment, Measurement, Prediction};
 use fullpipe_units::{BitRate, Ratio};
 
-use super::course::rate;
-use super::remedy::{effect, remedies};
-use super::transfer::{evidence, faults, from_to, phrase, sections};
-use super::{Article, Section};
+use super::course::steady_or_mean_rate;
+use super::remedy::{effect_section, remedies_section};
+use super::transfer::{evidence_section, from_to, limit_phrase, measurement_faults, transfer_sections};
+use super::{Article, PageSection};
 use crate::text::round_trip;
 
 /// Returns the article on an experiment.
-pub(super) fn article(experiment: &Experiment) -> Article {
+pub(super) fn experiment_article(experiment: &Experiment) -> Article {
     let before = &experiment.measurement;
     let proof = experiment.proof.as_ref();
     let path = &experiment.path.forward;
     let bottleneck = path.rate.map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
     let mut all = vec![];
-    all.extend(proof.map(|proof| effect(before, &proof.remedy.id, &proof.measurement)));
-    all.push(predictions(experiment));
-    all.extend(remedies(&experiment.remedies));
-    all.extend(sections(before, Some(&experiment.prediction), Some(&experiment.verdict)));
-    all.extend(evidence(&experiment.verdict));
+    all.extend(proof.map(|proof| effect_section(before, &proof.remedy.id, &proof.measurement)));
+    all.push(predictions_section(experiment));
+    all.extend(remedies_section(&experiment.remedies));
+    all.extend(transfer_sections(before, Some(&experiment.prediction), Some(&experiment.verdict)));
+    all.extend(evidence_section(&experiment.verdict));
     Article {
         origin: format!("fullpipe demo · emulated path, {bottleneck} × {}", experiment.path.rtt()),
-        headline: headline(experiment),
-        sentences: sentences(experiment),
-        facts: facts(experiment),
+        headline: experiment_headline(experiment),
+        sentences: experiment_sentences(experiment),
+        facts: experiment_facts(experiment),
         sections: all,
         ..Article::default()
     }
 }
 
-fn headline(experiment: &Experiment) -> String {
-    let before = rate(&experiment.measurement);
-    let limit = phrase(experiment.verdict.kind);
+fn experiment_headline(experiment: &Experiment) -> String {
+    let before = steady_or_mean_rate(&experiment.measurement);
+    let limit = limit_phrase(experiment.verdict.kind);
     match &experiment.proof {
         Some(proof) => {
-            let after = rate(&proof.measurement);
+            let after = steady_or_mean_rate(&proof.measurement);
             let rates = from_to(&before.to_string(), &after.to_string());
             if before == BitRate::ZERO {
                 return format!("{rates}: without the limit of {limit}");
@@ -49,12 +49,12 @@ fn headline(experiment: &Experiment) -> String {
     }
 }
 
-fn sentences(experiment: &Experiment) -> Vec<String> {
+fn experiment_sentences(experiment: &Experiment) -> Vec<String> {
     let proof = experiment.proof.as_ref();
     let mut all = vec![experiment.verdict.sentence.clone()];
     all.extend(proof.map(|proof| format!("With {}: {}", proof.remedy.id, proof.verdict.sentence)));
-    all.extend(faults(&experiment.measurement));
-    all.extend(proof.into_iter().flat_map(|proof| faults(&proof.measurement)));
+    all.extend(measurement_faults(&experiment.measurement));
+    all.extend(proof.into_iter().flat_map(|proof| measurement_faults(&proof.measurement)));
     if experiment.undone.as_ref().is_some_and(|undone| !undone.restored) {
         all.push("The settings do not read back as they were before.".to_owned());
     }
@@ -62,12 +62,12 @@ fn sentences(experiment: &Experiment) -> Vec<String> {
     all
 }
 
-fn facts(experiment: &Experiment) -> Vec<(String, String)> {
-    let percent = |accuracy: Option<Ratio>| accuracy.map(|share| format!("{:.1} %", share.percent()));
+fn experiment_facts(experiment: &Experiment) -> Vec<(String, String)> {
+    let percent = |accuracy: Option<Ratio>| accuracy.map(|share| format!("{:.1} %", share.as_percent()));
     let loaded = |measured: &Measurement| measured.rtt.loaded.map(|rtt| round_trip(rtt.median));
-    let mut facts = vec![(rate(&experiment.measurement).to_string(), "before".to_owned())];
+    let mut facts = vec![(steady_or_mean_rate(&experiment.measurement).to_string(), "before".to_owned())];
     if let Some(proof) = &experiment.proof {
-        facts.push((rate(&proof.measurement).to_string(), format!("with {}", proof.remedy.id)));
+        facts.push((steady_or_mean_rate(&proof.measurement).to_string(), format!("with {}", proof.remedy.id)));
         if let (Some(before), Some(after)) = (loaded(&experiment.measurement), loaded(&proof.measurement)) {
             facts.push((from_to(&before, &after), "round trip under load".to_owned()));
         }
@@ -79,32 +79,37 @@ fn facts(experiment: &Experiment) -> Vec<(String, String)> {
 }
 
 /// Returns predicted and measured rates next to each other.
-fn predictions(experiment: &Experiment) -> Section {
-    let mut rows = Rows::new("Predicted and measured rates", ["", "measured, predicted"]);
-    rows = rows.with(row("before", &experiment.measurement, &experiment.prediction, Hue::Orange));
+fn predictions_section(experiment: &Experiment) -> PageSection {
+    let mut rows = RowChart::new("Predicted and measured rates", ["", "measured, predicted"]);
+    rows = rows.with_row(prediction_row("before", &experiment.measurement, &experiment.prediction, Hue::Orange));
     let mut accuracies = vec![experiment.accuracy];
     if let Some(proof) = &experiment.proof {
-        rows = rows.with(row(&format!("with {}", proof.remedy.id), &proof.measurement, &proof.prediction, Hue::Blue));
+        rows = rows.with_row(prediction_row(
+            &format!("with {}", proof.remedy.id),
+            &proof.measurement,
+            &proof.prediction,
+            Hue::Blue,
+        ));
         accuracies.push(proof.accuracy);
     }
     let shares: Vec<String> =
-        accuracies.into_iter().flatten().map(|share| format!("{:.1} %", share.percent())).collect();
+        accuracies.into_iter().flatten().map(|share| format!("{:.1} %", share.as_percent())).collect();
     let title = match shares.as_slice() {
         [] => "Measured, next to the prediction".to_owned(),
         shares => format!("Measured: {} of the prediction", shares.join(" and ")),
     };
-    Section::new(
+    PageSection::new(
         title,
         "Bars: measured. Tick and thin line: predicted before the first packet, with its interval.",
         rows,
     )
 }
 
-fn row(name: &str, measured: &Measurement, predicted: &Prediction, hue: Hue) -> Row {
-    let (rate, expected): (BitRate, BitRate) = (rate(measured), predicted.kernel_model);
-    Row::new(name, &rate.to_string(), hue)
-        .detail(&format!("predicted {expected}"))
-        .bar(rate)
-        .interval(predicted.low, predicted.high)
-        .expected(expected)
+fn prediction_row(name: &str, measured: &Measurement, predicted: &Prediction, hue: Hue) -> ChartRow {
+    let (rate, expected): (BitRate, BitRate) = (steady_or_mean_rate(measured), predicted.kernel_model);
+    ChartRow::new(name, &rate.to_string(), hue)
+        .with_detail(&format!("predicted {expected}"))
+        .with_bar(rate)
+        .with_interval(predicted.low, predicted.high)
+        .with_prediction(expected)
 }

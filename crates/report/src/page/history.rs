@@ -1,12 +1,12 @@
 //! A history: the changes on the way to a host, and their times.
 
-use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
+use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_record::{HistoryChange, HistoryDay, HistoryPoint, HistoryReport, HistorySeries};
-use fullpipe_units::{BitRate, Time, counted};
+use fullpipe_units::{BitRate, Time, count_noun};
 
 use super::runs::time_of;
-use super::{Article, Section, figures};
-use crate::text::{change, direction, no_change, round_trip};
+use super::{Article, PageSection, compact_table};
+use crate::text::{direction_name, no_change, ratio_change, round_trip};
 
 /// Series that are drawn; each is of one path, load and direction.
 const MAX_SERIES: usize = 6;
@@ -18,15 +18,15 @@ const HUES: [Hue; 4] = [Hue::Blue, Hue::Orange, Hue::Green, Hue::Plum];
 const MAX_DAYS: usize = 120;
 
 /// Returns the article on a history.
-pub(super) fn article(report: &HistoryReport) -> Article {
+pub(super) fn history_article(report: &HistoryReport) -> Article {
     let runs: usize = report.series.iter().map(|series| series.points.len()).sum();
     let found: usize = report.series.iter().map(|series| series.changes.len()).sum();
     let is_shown = report.series.iter().any(|series| series.detectable.is_some());
     let headline = match (runs, found) {
         (0, _) => format!("No runs towards {} are kept", report.host),
         (_, 0) if !is_shown => format!("{}: too few runs to show a change of the rate", report.host),
-        (_, 0) => format!("{}: no change of the rate in {}", report.host, counted(runs, "run")),
-        (_, 1) => format!("{}: the rate changed once in {}", report.host, counted(runs, "run")),
+        (_, 0) => format!("{}: no change of the rate in {}", report.host, count_noun(runs, "run")),
+        (_, 1) => format!("{}: the rate changed once in {}", report.host, count_noun(runs, "run")),
         (_, many) => format!("{}: the rate changed {many} times in {runs} runs", report.host),
     };
     let first = report.series.first();
@@ -37,56 +37,66 @@ pub(super) fn article(report: &HistoryReport) -> Article {
         origin: format!("fullpipe history · {}", report.host),
         headline,
         sentences: last_change.or_else(|| no_change(first?)).into_iter().chain(more).collect(),
-        sections: report.series.iter().take(MAX_SERIES).flat_map(sections).collect(),
+        sections: report.series.iter().take(MAX_SERIES).flat_map(history_sections).collect(),
         ..Article::default()
     }
 }
 
-fn sections(series: &HistorySeries) -> Vec<Section> {
-    let mut all = vec![course(series)];
-    all.extend(changes(&series.changes));
-    all.extend(days(&series.days));
+fn history_sections(series: &HistorySeries) -> Vec<PageSection> {
+    let mut all = vec![rate_history_section(series)];
+    all.extend(history_changes_section(&series.changes));
+    all.extend(history_days_section(&series.days));
     all
 }
 
 /// Returns the rates of the runs by their time, with the level between changes, and the round trips below.
-fn course(series: &HistorySeries) -> Section {
-    let name = format!("{}, {}: {}", series.path_key, direction(series.direction), series.request_key);
+fn rate_history_section(series: &HistorySeries) -> PageSection {
+    let name = format!("{}, {}: {}", series.path_key, direction_name(series.direction), series.request_key);
     let mut rate = Panel::new("rate");
-    for (limit, hue) in kinds(&series.points) {
-        let own = series.points.iter().filter(|point| point.valid && kind(point) == limit);
+    for (limit, hue) in limit_kind_hues(&series.points) {
+        let own = series.points.iter().filter(|point| point.valid && limit_kind(point) == limit);
         let points = own.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
-        rate = rate.with(Series::new(limit, Mark::Dots, hue, points).labelled(limit));
+        rate = rate.with_series(PlotSeries::new(limit, SeriesForm::Dots, hue, points).with_label(limit));
     }
     let invalid = series.points.iter().filter(|point| !point.valid);
     let invalid = invalid.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
-    rate = rate.with(Series::new("not valid", Mark::Dots, Hue::Grey, invalid).labelled("not valid"));
-    rate = rate.with(Series::new("median between changes", Mark::Steps, Hue::Grey, levels(series)));
+    rate = rate.with_series(PlotSeries::new("not valid", SeriesForm::Dots, Hue::Grey, invalid).with_label("not valid"));
+    rate = rate.with_series(PlotSeries::new(
+        "median between changes",
+        SeriesForm::Steps,
+        Hue::Grey,
+        median_levels(series),
+    ));
     let delay = |of: fn(&HistoryPoint) -> Option<fullpipe_units::Span>| {
         let valid = series.points.iter().filter(|point| point.valid);
         valid.filter_map(move |point| Some((time_of(&point.started)?, of(point)?)))
     };
     let delays = Panel::new("round trip")
-        .with(Series::new("under load", Mark::Dots, Hue::Plum, delay(|point| point.rtt_loaded)).labelled("under load"))
-        .with(Series::new("idle", Mark::Dots, Hue::Grey, delay(|point| point.rtt_idle)).labelled("idle"));
-    let plot = Plot::new("Rate and round-trip time by the time of the run").with(rate).with(delays);
+        .with_series(
+            PlotSeries::new("under load", SeriesForm::Dots, Hue::Plum, delay(|point| point.rtt_loaded))
+                .with_label("under load"),
+        )
+        .with_series(
+            PlotSeries::new("idle", SeriesForm::Dots, Hue::Grey, delay(|point| point.rtt_idle)).with_label("idle"),
+        );
+    let plot = Plot::new("Rate and round-trip time by the time of the run").with_panel(rate).with_panel(delays);
     let method = "A dot a run, by what limited it; line: median between changes. Times are UTC.";
-    Section::new(name, method, plot)
+    PageSection::new(name, method, plot)
 }
 
 /// Returns the kind of the limit of a run.
-fn kind(point: &HistoryPoint) -> &str {
+fn limit_kind(point: &HistoryPoint) -> &str {
     let limit = point.limit.as_deref().unwrap_or("unknown");
     limit.split('/').next().unwrap_or(limit)
 }
 
 /// Returns the kinds of limits, the most frequent first, with a colour each; all from the fifth on are grey.
-fn kinds(points: &[HistoryPoint]) -> Vec<(&str, Hue)> {
+fn limit_kind_hues(points: &[HistoryPoint]) -> Vec<(&str, Hue)> {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for point in points.iter().filter(|point| point.valid) {
-        match counts.iter_mut().find(|(limit, _)| *limit == kind(point)) {
+        match counts.iter_mut().find(|(limit, _)| *limit == limit_kind(point)) {
             Some((_, count)) => *count += 1,
-            None => counts.push((kind(point), 1)),
+            None => counts.push((limit_kind(point), 1)),
         }
     }
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -95,7 +105,7 @@ fn kinds(points: &[HistoryPoint]) -> Vec<(&str, Hue)> {
 }
 
 /// Returns the medians between changes, as a line in steps; nothing where no change was found.
-fn levels(series: &HistorySeries) -> Vec<(Time, BitRate)> {
+fn median_levels(series: &HistorySeries) -> Vec<(Time, BitRate)> {
     let begun = series.points.first().and_then(|point| time_of(&point.started));
     let ended = series.points.last().and_then(|point| time_of(&point.started));
     let first = begun.zip(series.changes.first().map(|change| change.before));
@@ -105,24 +115,28 @@ fn levels(series: &HistorySeries) -> Vec<(Time, BitRate)> {
 }
 
 /// Returns the changes as a table; `None` without any.
-fn changes(found: &[HistoryChange]) -> Option<Section> {
+fn history_changes_section(found: &[HistoryChange]) -> Option<PageSection> {
     let last = found.last()?;
     let row = |one: &HistoryChange| {
         [
             one.at.clone(),
             one.before.to_string(),
             one.after.to_string(),
-            format!("{} to {}", change(one.low), change(one.high)),
+            format!("{} to {}", ratio_change(one.low), ratio_change(one.high)),
             one.sentence.clone(),
         ]
     };
     let title = format!("The last change: {} → {}", last.before, last.after);
     let heads = ["from", "before", "after", "95 % interval", "in words"];
-    Some(Section::new(title, "Medians of the runs before and after.", figures(heads, found.iter().map(row).collect())))
+    Some(PageSection::new(
+        title,
+        "Medians of the runs before and after.",
+        compact_table(heads, found.iter().map(row).collect()),
+    ))
 }
 
 /// Returns the days as a table; `None` without any.
-fn days(all: &[HistoryDay]) -> Option<Section> {
+fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
     let shown = &all[all.len().saturating_sub(MAX_DAYS)..];
     let row = |day: &HistoryDay| {
         [
@@ -141,5 +155,5 @@ fn days(all: &[HistoryDay]) -> Option<Section> {
         count => format!("{count} days"),
     };
     let heads = ["day (UTC)", "runs", "median", "range", "idle RTT", "limit"];
-    Some(Section::new(title, "Valid runs of each day.", figures(heads, shown.iter().map(row).collect())))
+    Some(PageSection::new(title, "Valid runs of each day.", compact_table(heads, shown.iter().map(row).collect())))
 }

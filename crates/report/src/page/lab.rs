@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::{Change, Figures, Hue, Mark, Panel, Plot, Row, Rows, Series};
+use fullpipe_chart::{ChartRow, FigureTable, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SeriesForm};
 use fullpipe_record::{GridReport, LabReport, LabStep, Measurement};
-use fullpipe_units::{BitRate, Ratio, counted, median};
+use fullpipe_units::{BitRate, Ratio, count_noun, median};
 
-use super::course::rate;
+use super::course::steady_or_mean_rate;
 use super::published;
-use super::transfer::{by_load, sections};
-use super::{Article, Section, figures};
+use super::transfer::{by_load, transfer_sections};
+use super::{Article, PageSection, compact_table};
 
 /// Steps up to which each has charts of its own.
 const MAX_DETAILED: usize = 3;
@@ -18,7 +18,7 @@ const MAX_DETAILED: usize = 3;
 const MAX_SENTENCES: usize = 12;
 
 /// Returns the article on scenarios that were run.
-pub(super) fn article(reports: &[LabReport]) -> Article {
+pub(super) fn lab_article(reports: &[LabReport]) -> Article {
     let steps: Vec<(&LabReport, &LabStep)> =
         reports.iter().flat_map(|report| report.steps.iter().map(move |step| (report, step))).collect();
     let passed = reports.iter().filter(|report| report.passed).count();
@@ -29,20 +29,21 @@ pub(super) fn article(reports: &[LabReport]) -> Article {
         (all, passed) if passed == all.len() => format!("{passed} scenarios passed, none failed"),
         (all, passed) => format!("{} of {} scenarios failed", all.len() - passed, all.len()),
     };
-    let mut all = vec![acceptance(&steps)];
-    all.extend(accuracy(&steps));
+    let mut all = vec![acceptance_section(&steps)];
+    all.extend(accuracy_section(&steps));
     all.extend(next_to_source(&steps));
     all.extend(reports.iter().filter_map(published::of_scenario));
-    all.extend(rates(&steps));
+    all.extend(step_rates_section(&steps));
     if steps.len() <= MAX_DETAILED {
-        all.extend(steps.iter().flat_map(|(_, step)| detailed(step)));
+        all.extend(steps.iter().flat_map(|(_, step)| step_detail_sections(step)));
     }
     let titles = reports.iter().map(|report| format!("{}: {}", report.scenario, report.title));
-    let (runs, invalid) = reports.iter().map(LabReport::runs).fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
+    let (runs, invalid) =
+        reports.iter().map(LabReport::run_counts).fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
     Article {
         origin: "fullpipe lab run".to_owned(),
         headline,
-        sentences: titles.take(MAX_SENTENCES).chain(warnings(&steps)).collect(),
+        sentences: titles.take(MAX_SENTENCES).chain(run_warnings(&steps)).collect(),
         facts: vec![
             (format!("{passed} of {}", reports.len()), "scenarios passed".to_owned()),
             (steps.len().to_string(), "steps".to_owned()),
@@ -54,13 +55,13 @@ pub(super) fn article(reports: &[LabReport]) -> Article {
 }
 
 /// Returns the warnings of all runs, each once: that they were simulated, for one.
-fn warnings(steps: &[(&LabReport, &LabStep)]) -> Vec<String> {
+fn run_warnings(steps: &[(&LabReport, &LabStep)]) -> Vec<String> {
     let runs = steps.iter().flat_map(|(_, step)| &step.runs);
     let all: BTreeSet<&String> = runs.flat_map(|run| &run.warnings).collect();
     all.into_iter().take(MAX_SENTENCES).map(|warning| format!("Warning: {warning}")).collect()
 }
 
-fn outcome(step: &LabStep) -> &'static str {
+fn step_outcome(step: &LabStep) -> &'static str {
     match step.passed {
         Some(true) => "pass",
         Some(false) => "FAIL",
@@ -74,7 +75,7 @@ fn or_empty(rate: Option<BitRate>) -> String {
 }
 
 /// Returns the table of all steps.
-fn acceptance(steps: &[(&LabReport, &LabStep)]) -> Section {
+fn acceptance_section(steps: &[(&LabReport, &LabStep)]) -> PageSection {
     let row = |(report, step): &(&LabReport, &LabStep)| {
         [
             report.scenario.clone(),
@@ -82,38 +83,38 @@ fn acceptance(steps: &[(&LabReport, &LabStep)]) -> Section {
             step.prediction.kernel_model.to_string(),
             or_empty(step.published.and_then(|published| published.rate)),
             or_empty(step.measured),
-            step.accuracy.map_or_else(String::new, |share| format!("{:.1} %", share.percent())),
-            outcome(step).to_owned(),
+            step.accuracy.map_or_else(String::new, |share| format!("{:.1} %", share.as_percent())),
+            step_outcome(step).to_owned(),
             step.missed.join("; "),
         ]
     };
     let failed = steps.iter().filter(|(_, step)| step.passed == Some(false)).count();
     let title = match failed {
         0 => "Every step with a bound met it".to_owned(),
-        many => format!("{} missed a bound", counted(many, "step")),
+        many => format!("{} missed a bound", count_noun(many, "step")),
     };
     let heads = ["scenario", "step", "predicted", "published", "measured", "of predicted", "bounds", "missed"];
-    let table: Figures = figures(heads, steps.iter().map(row).collect());
-    Section::new(title, "Payload; predicted by the rules of the kernel before the step ran.", table)
+    let table: FigureTable = compact_table(heads, steps.iter().map(row).collect());
+    PageSection::new(title, "Payload; predicted by the rules of the kernel before the step ran.", table)
 }
 
 /// Returns measured by predicted of each step; `None` where nothing was measured.
-fn accuracy(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
-    let mut rows = Rows::new("Measured by predicted", ["step", "difference"]);
+fn accuracy_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
+    let mut rows = RowChart::new("Measured by predicted", ["step", "difference"]);
     let mut errors = Vec::new();
     for (report, step) in steps {
         let Some(accuracy) = step.accuracy else { continue };
         errors.push((accuracy.get() - 1.0).abs());
         let hue = if step.passed == Some(false) { Hue::Orange } else { Hue::Blue };
-        rows = rows.with(difference(&format!("{} · {}", report.scenario, step.name), accuracy, hue));
+        rows = rows.with_row(accuracy_row(&format!("{} · {}", report.scenario, step.name), accuracy, hue));
     }
     let title = format!("Half of the steps are within {:.1} % of the prediction", half_within(errors, 0.1)?);
-    Some(Section::new(title, "Measured by predicted; on the line in the middle they are equal.", rows))
+    Some(PageSection::new(title, "Measured by predicted; on the line in the middle they are equal.", rows))
 }
 
 /// Returns the measured rates next to those that the source of a scenario has; `None` where no step has both.
-fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
-    let mut rows = Rows::new("Measured and published rates", ["step", "measured, published"]);
+fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
+    let mut rows = RowChart::new("Measured and published rates", ["step", "measured, published"]);
     let mut differences = Vec::new();
     for (report, step) in steps {
         let Some((measured, published)) =
@@ -122,11 +123,12 @@ fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
             continue;
         };
         differences.push((measured.relative_to(published) - 1.0).abs());
-        let row = Row::new(&format!("{} · {}", report.scenario, step.name), &measured.to_string(), Hue::Blue);
-        rows = rows.with(row.detail(&format!("published {published}")).bar(measured).expected(published));
+        let row = ChartRow::new(&format!("{} · {}", report.scenario, step.name), &measured.to_string(), Hue::Blue);
+        rows = rows
+            .with_row(row.with_detail(&format!("published {published}")).with_bar(measured).with_prediction(published));
     }
     let title = format!("Half of the steps are within {:.0} % of the published rate", half_within(differences, 1.0)?);
-    Some(Section::new(title, "Bars: measured here. Ticks: the figure of the source.", rows))
+    Some(PageSection::new(title, "Bars: measured here. Ticks: the figure of the source.", rows))
 }
 
 /// Returns the percentage within which half of the `differences` are, rounded up to a multiple of `unit`; `None` if
@@ -137,56 +139,57 @@ fn half_within(differences: Vec<f64>, unit: f64) -> Option<f64> {
 }
 
 /// Returns a row with a dot at measured by predicted.
-fn difference(name: &str, accuracy: Ratio, hue: Hue) -> Row {
+fn accuracy_row(name: &str, accuracy: Ratio, hue: Hue) -> ChartRow {
     let percent = match (accuracy.get() - 1.0) * 100.0 {
         near if near.abs() < 0.05 => "0 %".to_owned(),
         percent => format!("{percent:+.1} %").replace('-', "−"),
     };
-    Row::new(name, &percent, hue).dot(Change(accuracy))
+    ChartRow::new(name, &percent, hue).with_dot(RateChange(accuracy))
 }
 
 /// Returns the valid runs of each step with their median, next to the prediction; `None` if every step has one run.
-fn rates(steps: &[(&LabReport, &LabStep)]) -> Option<Section> {
+fn step_rates_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
     let valid = |step: &LabStep| -> Vec<BitRate> {
         let counted = step.runs.iter().filter(|run| run.validity.is_valid());
-        counted.map(rate).collect()
+        counted.map(steady_or_mean_rate).collect()
     };
     // Each run of a ramp has another load.
     let steps = || steps.iter().filter(|(_, step)| step.ramp.is_none());
     if steps().all(|(_, step)| valid(step).len() < 2) {
         return None;
     }
-    let mut rows = Rows::new("Rates of the runs", ["step", "median, runs"]);
+    let mut rows = RowChart::new("Rates of the runs", ["step", "median, runs"]);
     for (report, step) in steps() {
         let runs = valid(step);
         let Some(middle) = median(runs.clone()) else { continue };
         let name = format!("{} · {}", report.scenario, step.name);
-        let detail = counted(runs.len(), "run");
-        let row = Row::new(&name, &middle.to_string(), Hue::Blue).detail(&detail).dots(runs).dot(middle);
-        rows = rows.with(row.expected(step.prediction.kernel_model));
+        let detail = count_noun(runs.len(), "run");
+        let row =
+            ChartRow::new(&name, &middle.to_string(), Hue::Blue).with_detail(&detail).with_dots(runs).with_dot(middle);
+        rows = rows.with_row(row.with_prediction(step.prediction.kernel_model));
     }
-    Some(Section::new("Runs of each step", "Small dots: runs. Large dot: median. Tick: predicted.", rows))
+    Some(PageSection::new("Runs of each step", "Small dots: runs. Large dot: median. Tick: predicted.", rows))
 }
 
 /// Returns the charts of the last run of a step that counts.
-fn detailed(step: &LabStep) -> Vec<Section> {
+fn step_detail_sections(step: &LabStep) -> Vec<PageSection> {
     let last: Option<&Measurement> = step.runs.iter().rev().find(|run| run.validity.is_valid());
     let Some(run) = last else { return Vec::new() };
-    let named = |section: Section| Section { title: format!("{}: {}", step.name, section.title), ..section };
+    let named = |section: PageSection| PageSection { title: format!("{}: {}", step.name, section.title), ..section };
     if let Some(ramp) = &step.ramp {
         return vec![named(by_load(ramp))];
     }
-    sections(run, Some(&step.prediction), run.limit.as_ref()).into_iter().map(named).collect()
+    transfer_sections(run, Some(&step.prediction), run.limit.as_ref()).into_iter().map(named).collect()
 }
 
 /// Returns the article on a grid.
-pub(super) fn grid(report: &GridReport) -> Article {
+pub(super) fn grid_article(report: &GridReport) -> Article {
     let measured = report.cells.iter().filter_map(|cell| Some((cell.prediction.kernel_model, cell.measured?)));
     let mut all = vec![];
-    all.push(Section::new(
+    all.push(PageSection::new(
         "Measured by predicted rate of each path",
         "A dot a path; on the line both are equal.",
-        against("predicted", "measured", measured.collect()),
+        rate_comparison_plot("predicted", "measured", measured.collect()),
     ));
     let both: Vec<(BitRate, BitRate)> = report
         .cells
@@ -195,29 +198,29 @@ pub(super) fn grid(report: &GridReport) -> Article {
         .collect();
     if !both.is_empty() {
         let title = "Simulated by kernel's rate of each path";
-        all.push(Section::new(
+        all.push(PageSection::new(
             title,
             "A dot a path; on the line both are equal.",
-            against("kernel", "simulated", both),
+            rate_comparison_plot("kernel", "simulated", both),
         ));
     }
-    let mut rows = Rows::new("Measured by predicted", ["path", "difference"]);
+    let mut rows = RowChart::new("Measured by predicted", ["path", "difference"]);
     for cell in &report.cells {
         let Some(accuracy) = cell.accuracy else { continue };
         let hue = if cell.inside == Some(false) { Hue::Orange } else { Hue::Blue };
-        rows = rows.with(difference(&format!("{}, {}", cell.bound, cell.path.rtt()), accuracy, hue));
+        rows = rows.with_row(accuracy_row(&format!("{}, {}", cell.bound, cell.path.rtt()), accuracy, hue));
     }
-    all.push(Section::new("Error of each prediction", "Orange: outside of the predicted interval.", rows));
+    all.push(PageSection::new("Error of each prediction", "Orange: outside of the predicted interval.", rows));
     let accuracies = [("rule", report.by_rule), ("loss", report.by_loss)];
     let facts = accuracies.into_iter().filter_map(|(name, accuracy)| {
         let accuracy = accuracy?;
-        let error = format!("{:.1} %", accuracy.median.percent());
-        Some((error, format!("median error over {} that a {name} limits", counted(accuracy.cells, "path"))))
+        let error = format!("{:.1} %", accuracy.median.as_percent());
+        Some((error, format!("median error over {} that a {name} limits", count_noun(accuracy.cells, "path"))))
     });
     let outcome = if report.passed { "passed" } else { "failed" };
     Article {
         origin: "fullpipe lab grid".to_owned(),
-        headline: format!("{}: {outcome}, {}", report.name, counted(report.cells.len(), "path")),
+        headline: format!("{}: {outcome}, {}", report.name, count_noun(report.cells.len(), "path")),
         sentences: std::iter::once(report.title.clone()).chain(report.missed.iter().cloned()).collect(),
         facts: facts.collect(),
         sections: all,
@@ -226,11 +229,11 @@ pub(super) fn grid(report: &GridReport) -> Article {
 }
 
 /// Returns dots of one rate by another, and the line on which both are equal.
-fn against(across: &str, up: &str, rates: Vec<(BitRate, BitRate)>) -> Plot {
+fn rate_comparison_plot(across: &str, up: &str, rates: Vec<(BitRate, BitRate)>) -> Plot {
     let most = rates.iter().map(|(x, _)| *x).max().unwrap_or_default();
     let equal = [(BitRate::ZERO, BitRate::ZERO), (most, most)];
     let panel = Panel::new(up)
-        .with(Series::new("equal", Mark::Line, Hue::Grey, equal).labelled("equal"))
-        .with(Series::new(up, Mark::Dots, Hue::Blue, rates));
-    Plot::new(&format!("{up} by {across} rate")).axis(across).with(panel)
+        .with_series(PlotSeries::new("equal", SeriesForm::Line, Hue::Grey, equal).with_label("equal"))
+        .with_series(PlotSeries::new(up, SeriesForm::Dots, Hue::Blue, rates));
+    Plot::new(&format!("{up} by {across} rate")).with_axis_name(across).with_panel(panel)
 }

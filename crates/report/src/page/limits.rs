@@ -1,12 +1,12 @@
 //! Limits of a transfer over time: what held the sender back, the windows as ceilings, and the processors.
 
-use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
+use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_record::{CpuSample, CpuTime, Limit, Measurement, Sample, Verdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
-use super::Section;
-use super::course::{Snapshot, of_end, rates, shares};
-use super::transfer::phrase;
+use super::PageSection;
+use super::course::{SampleSnapshot, arrival_rates, limited_shares, of_end};
+use super::transfer::limit_phrase;
 
 /// Least share of the time that is worth a chart.
 const WORTH_SHOWING: f64 = 0.05;
@@ -22,9 +22,9 @@ const CPU_STEPS: u64 = 60;
 
 /// Returns the limits that the sender's kernel saw over time; `None` where neither held for long. A full pipe, or any
 /// other limit, fills the buffer behind it, which the kernel counts too.
-pub(super) fn held_back(sender: &[Snapshot<'_>], limit: Option<&Verdict>) -> Option<Section> {
-    let window = shares(sender, |sample| sample.tcp.rwnd_limited);
-    let buffer = shares(sender, |sample| sample.tcp.sndbuf_limited);
+pub(super) fn held_back(sender: &[SampleSnapshot<'_>], limit: Option<&Verdict>) -> Option<PageSection> {
+    let window = limited_shares(sender, |sample| sample.tcp.rwnd_limited);
+    let buffer = limited_shares(sender, |sample| sample.tcp.sndbuf_limited);
     let mean = |shares: &[(Span, Ratio)]| {
         shares.iter().map(|(_, share)| share.get()).sum::<f64>() / shares.len().max(1) as f64
     };
@@ -35,11 +35,15 @@ pub(super) fn held_back(sender: &[Snapshot<'_>], limit: Option<&Verdict>) -> Opt
     let (kind, share) =
         if of_buffer >= of_window { (Limit::SendBuffer, of_buffer) } else { (Limit::ReceiveWindow, of_window) };
     let panel = Panel::new("share of the time")
-        .with(Series::new("path", Mark::Steps, Hue::Grey, shares(sender, by_path)).labelled("path"))
-        .with(Series::new("send buffer", Mark::Steps, Hue::Orange, buffer).labelled("send buffer"))
-        .with(Series::new("receive window", Mark::Steps, Hue::Green, window).labelled("receive window"));
+        .with_series(
+            PlotSeries::new("path", SeriesForm::Steps, Hue::Grey, limited_shares(sender, by_path)).with_label("path"),
+        )
+        .with_series(PlotSeries::new("send buffer", SeriesForm::Steps, Hue::Orange, buffer).with_label("send buffer"))
+        .with_series(
+            PlotSeries::new("receive window", SeriesForm::Steps, Hue::Green, window).with_label("receive window"),
+        );
     let behind = limit.filter(|limit| limit.kind != kind && limit.kind != Limit::Unknown);
-    let behind = behind.map_or_else(String::new, |limit| format!(", behind the limit: {}", phrase(limit.kind)));
+    let behind = behind.map_or_else(String::new, |limit| format!(", behind the limit: {}", limit_phrase(limit.kind)));
     let time = format!("{:.0} % of the time data was under way", share * 100.0);
     let title = match kind {
         Limit::SendBuffer => format!("The send buffer was full for {time}{behind}"),
@@ -47,7 +51,7 @@ pub(super) fn held_back(sender: &[Snapshot<'_>], limit: Option<&Verdict>) -> Opt
     };
     let method = "Time in which the sender's kernel had data or room for more and could not send, by what it waited \
          for, as a share of the time data was under way; path: the congestion window and the rate of the path.";
-    Some(Section::new(title, method, Plot::new("Limits over time").with(panel)))
+    Some(PageSection::new(title, method, Plot::new("Limits over time").with_panel(panel)))
 }
 
 /// Returns the time in which data was under way and neither window nor buffer was short.
@@ -56,15 +60,15 @@ fn by_path(sample: &Sample) -> Option<Span> {
 }
 
 /// Returns the rates that the windows allow over time, next to the rate; `None` where no window is known.
-pub(super) fn ceilings_over_time(measured: &Measurement, limit: Option<&Verdict>) -> Option<Section> {
-    let sender = of_end(measured, measured.sender());
-    let rate = rates(measured);
+pub(super) fn ceilings_over_time(measured: &Measurement, limit: Option<&Verdict>) -> Option<PageSection> {
+    let sender = of_end(measured, measured.sending_end());
+    let rate = arrival_rates(measured);
     let most = rate.iter().map(|(_, rate)| *rate).max()?;
     let every = sender.len().div_ceil(POINTS).max(1);
     let allowed = |window: fn(&Sample) -> Option<ByteCount>| -> Vec<(Span, BitRate)> {
-        let of = |snapshot: &Snapshot<'_>| {
+        let of = |snapshot: &SampleSnapshot<'_>| {
             let rtt = snapshot.samples.iter().filter_map(|sample| sample.tcp.rtt).max()?;
-            Some((snapshot.at, BitRate::of(snapshot.sum(window)?, rtt)))
+            Some((snapshot.at, BitRate::from_bytes_in(snapshot.sum_figure(window)?, rtt)))
         };
         sender.iter().step_by(every).filter_map(of).collect()
     };
@@ -77,18 +81,24 @@ pub(super) fn ceilings_over_time(measured: &Measurement, limit: Option<&Verdict>
         return None;
     }
     let mut panel = Panel::new("rate")
-        .with(Series::new("congestion window", Mark::Line, Hue::Green, congestion).labelled("congestion window"))
-        .with(Series::new("advertised window", Mark::Line, Hue::Orange, advertised).labelled("advertised window"))
-        .with(Series::new("rate", Mark::Line, Hue::Blue, rate).labelled("rate"));
+        .with_series(
+            PlotSeries::new("congestion window", SeriesForm::Line, Hue::Green, congestion)
+                .with_label("congestion window"),
+        )
+        .with_series(
+            PlotSeries::new("advertised window", SeriesForm::Line, Hue::Orange, advertised)
+                .with_label("advertised window"),
+        )
+        .with_series(PlotSeries::new("rate", SeriesForm::Line, Hue::Blue, rate).with_label("rate"));
     let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
     let known = fixed.iter().filter_map(|kind| Some((kind, *limit?.ceilings.get(kind)?)));
     for (kind, ceiling) in known.filter(|(_, ceiling)| is_drawn(*ceiling)) {
-        panel = panel.level(ceiling, &format!("{} {ceiling}", kind.name()));
+        panel = panel.with_level(ceiling, &format!("{} {ceiling}", kind.name()));
     }
     let method = "Each window ÷ the smoothed round-trip time, all streams together, and the rate. Dotted: ceilings \
                   that do not change. What allows more than four times the fastest rate is not drawn.";
-    let plot = Plot::new("Ceilings over time").with(panel);
-    Some(Section::new(title, method, plot))
+    let plot = Plot::new("Ceilings over time").with_panel(panel);
+    Some(PageSection::new(title, method, plot))
 }
 
 /// Returns the median rates that the windows allow, as far as those are drawn.
@@ -111,11 +121,11 @@ fn allowed_by_windows(
 }
 
 /// Returns the processor time of both ends over time; `None` where no end reported it.
-pub(super) fn processors(measured: &Measurement) -> Option<Section> {
-    let of = |samples: &[CpuSample]| over_time(samples, |before, now, passed| Some(program(before, now, passed)));
-    let (sender, receiver) = (&measured.sender().processors, &measured.receiver().processors);
+pub(super) fn processor_time_section(measured: &Measurement) -> Option<PageSection> {
+    let of = |samples: &[CpuSample]| over_time(samples, |before, now, passed| Some(program_share(before, now, passed)));
+    let (sender, receiver) = (&measured.sending_end().processors, &measured.receiving_end().processors);
     let (sending, receiving) = (of(sender), of(receiver));
-    let most = |shares: &[(Span, Ratio)]| shares.iter().map(|(_, share)| share.percent()).fold(0.0, f64::max);
+    let most = |shares: &[(Span, Ratio)]| shares.iter().map(|(_, share)| share.as_percent()).fold(0.0, f64::max);
     let title = match (sending.is_empty(), receiving.is_empty()) {
         (true, true) => return None,
         (false, true) => format!("The sender spends up to {:.0} % of a core", most(&sending)),
@@ -130,13 +140,13 @@ pub(super) fn processors(measured: &Measurement) -> Option<Section> {
     let core = "busiest core";
     let panel = |name: &str, own, core_of, hue| {
         Panel::new(name)
-            .with(Series::new("program", Mark::Steps, hue, own).labelled("program"))
-            .with(Series::new(core, Mark::Steps, Hue::Grey, core_of).labelled(core))
+            .with_series(PlotSeries::new("program", SeriesForm::Steps, hue, own).with_label("program"))
+            .with_series(PlotSeries::new(core, SeriesForm::Steps, Hue::Grey, core_of).with_label(core))
     };
     let plot = Plot::new("Processor time over time")
-        .with(panel("sender, of one core", sending, of_sender, Hue::Blue))
-        .with(panel("receiver, of one core", receiving, of_receiver, Hue::Orange));
-    Some(Section::new(
+        .with_panel(panel("sender, of one core", sending, of_sender, Hue::Blue))
+        .with_panel(panel("receiver, of one core", receiving, of_receiver, Hue::Orange));
+    Some(PageSection::new(
         title,
         "Processor time of the program of each end, and of the core that has least to spare.",
         plot,
@@ -162,18 +172,18 @@ fn over_time(
     shares
 }
 
-fn program(before: &CpuSample, now: &CpuSample, passed: Span) -> Ratio {
+fn program_share(before: &CpuSample, now: &CpuSample, passed: Span) -> Ratio {
     let spent = |sample: &CpuSample| sample.user.as_secs_f64() + sample.system.as_secs_f64();
-    Ratio::of((spent(now) - spent(before)).max(0.0), passed.as_secs_f64())
+    Ratio::from_quotient((spent(now) - spent(before)).max(0.0), passed.as_secs_f64())
 }
 
 fn busiest_core(before: &CpuSample, now: &CpuSample) -> Option<Ratio> {
     let pairs = before.cores.iter().zip(&now.cores);
-    pairs.map(|(before, now)| busy(before, now)).max_by(|one, other| one.get().total_cmp(&other.get()))
+    pairs.map(|(before, now)| busy_share(before, now)).max_by(|one, other| one.get().total_cmp(&other.get()))
 }
 
 /// Returns the share of the time of a core that was not idle.
-fn busy(before: &CpuTime, now: &CpuTime) -> Ratio {
+fn busy_share(before: &CpuTime, now: &CpuTime) -> Ratio {
     let whole = |time: &CpuTime| {
         [time.user, time.system, time.interrupts, time.stolen, time.idle].map(Span::as_secs_f64).iter().sum::<f64>()
     };

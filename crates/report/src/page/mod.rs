@@ -21,12 +21,12 @@ mod sweep;
 mod text;
 mod transfer;
 
-use fullpipe_chart::{Figures, HeatMap, Plot, Rows};
+use fullpipe_chart::{FigureTable, HeatMap, Plot, RowChart};
 use fullpipe_record::{Content, Document, Measurement};
 
 /// A document, and the name of the file that has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Source<'d> {
+pub struct PageSource<'d> {
     /// Name of the file; empty where the result is new.
     pub name: &'d str,
     /// The document.
@@ -48,28 +48,28 @@ pub struct PageError {
 ///
 /// # Errors
 /// If a document has no result that a page can show, such as settings of a host or an error.
-pub fn html_page(sources: &[Source<'_>]) -> Result<String, PageError> {
-    Ok(html::page(&articles(sources)?))
+pub fn html_page(sources: &[PageSource<'_>]) -> Result<String, PageError> {
+    Ok(html::render_page(&source_articles(sources)?))
 }
 
 /// Returns the content of [`html_page`] as text of at most 80 columns.
 ///
 /// # Errors
 /// As [`html_page`].
-pub fn text_page(sources: &[Source<'_>], style: crate::Style) -> Result<String, PageError> {
-    Ok(articles(sources)?.iter().map(|article| text::article(article, style)).collect())
+pub fn text_page(sources: &[PageSource<'_>], style: crate::TextStyle) -> Result<String, PageError> {
+    Ok(source_articles(sources)?.iter().map(|article| text::article_text(article, style)).collect())
 }
 
 /// Measurements up to which each has an article of its own; more are compared alone.
 const MAX_MEASUREMENTS: usize = runs::MAX_COURSES;
 
-fn articles(sources: &[Source<'_>]) -> Result<Vec<Article>, PageError> {
-    let measured: Vec<(&str, &Measurement)> = sources.iter().filter_map(|source| measurement(*source)).collect();
-    let several = (measured.len() > 1).then(|| runs::article(&measured));
+fn source_articles(sources: &[PageSource<'_>]) -> Result<Vec<Article>, PageError> {
+    let measured: Vec<(&str, &Measurement)> = sources.iter().filter_map(|source| source_measurement(*source)).collect();
+    let several = (measured.len() > 1).then(|| runs::runs_article(&measured));
     let is_many = measured.len() > MAX_MEASUREMENTS;
-    let own = sources.iter().filter(|source| !is_many || measurement(**source).is_none());
-    let name = |source: &Source<'_>| if source.name.is_empty() { "the document" } else { source.name }.to_owned();
-    let own = own.map(|source| article(*source).ok_or_else(|| PageError { name: name(source) }));
+    let own = sources.iter().filter(|source| !is_many || source_measurement(**source).is_none());
+    let name = |source: &PageSource<'_>| if source.name.is_empty() { "the document" } else { source.name }.to_owned();
+    let own = own.map(|source| source_article(*source).ok_or_else(|| PageError { name: name(source) }));
     let mut articles = own.collect::<Result<Vec<_>, _>>()?;
     // The runs of a campaign stand behind its result, and a comparison before what it compares.
     let place = if is_many { articles.len() } else { 0 };
@@ -77,7 +77,7 @@ fn articles(sources: &[Source<'_>]) -> Result<Vec<Article>, PageError> {
     Ok(articles)
 }
 
-fn measurement(source: Source<'_>) -> Option<(&str, &Measurement)> {
+fn source_measurement(source: PageSource<'_>) -> Option<(&str, &Measurement)> {
     match &source.document.content {
         Content::Measurement { measurement, .. } | Content::Diagnosis { measurement: Some(measurement), .. } => {
             Some((source.name, measurement))
@@ -87,23 +87,25 @@ fn measurement(source: Source<'_>) -> Option<(&str, &Measurement)> {
     }
 }
 
-fn article(source: Source<'_>) -> Option<Article> {
+fn source_article(source: PageSource<'_>) -> Option<Article> {
     let article = match &source.document.content {
-        Content::Experiment { experiment } => experiment::article(experiment),
-        Content::Measurement { measurement, .. } => transfer::article(measurement),
-        Content::Diagnosis { measurement, diagnosis } => transfer::diagnosis(measurement.as_deref(), diagnosis)?,
-        Content::Ramp { ramp } => transfer::ramp(ramp),
-        Content::Lab { lab } => lab::article(lab),
-        Content::Grid { grid } => lab::grid(grid),
-        Content::Simulations { simulations } => simulation::article(simulations),
+        Content::Experiment { experiment } => experiment::experiment_article(experiment),
+        Content::Measurement { measurement, .. } => transfer::transfer_article(measurement),
+        Content::Diagnosis { measurement, diagnosis } => {
+            transfer::diagnosis_article(measurement.as_deref(), diagnosis)?
+        }
+        Content::Ramp { ramp } => transfer::ramp_article(ramp),
+        Content::Lab { lab } => lab::lab_article(lab),
+        Content::Grid { grid } => lab::grid_article(grid),
+        Content::Simulations { simulations } => simulation::simulations_article(simulations),
         Content::WhatIf { what_if } => simulation::what_if(what_if),
-        Content::Capture { capture } => capture::article(capture),
-        Content::Sweep { sweep } => sweep::article(sweep),
-        Content::Programs { programs } => programs::article(programs),
-        Content::SweepRun { sweep_run } => transfer::article(sweep_run.measurement.as_ref()?),
-        Content::Difference { difference } => difference::article(difference),
-        Content::History { history } => history::article(history),
-        Content::Stored { stored } => runs::stored(stored),
+        Content::Capture { capture } => capture::capture_article(capture),
+        Content::Sweep { sweep } => sweep::sweep_article(sweep),
+        Content::Programs { programs } => programs::programs_article(programs),
+        Content::SweepRun { sweep_run } => transfer::transfer_article(sweep_run.measurement.as_ref()?),
+        Content::Difference { difference } => difference::difference_article(difference),
+        Content::History { history } => history::history_article(history),
+        Content::Stored { stored } => runs::stored_article(stored),
         _ => return None,
     };
     Some(Article { source: source.name.to_owned(), ..article })
@@ -122,61 +124,61 @@ struct Article {
     sentences: Vec<String>,
     /// The most important figures, each with what it is.
     facts: Vec<(String, String)>,
-    sections: Vec<Section>,
+    sections: Vec<PageSection>,
 }
 
 /// A finding with its chart.
 #[derive(Debug, Clone, PartialEq)]
-struct Section {
+struct PageSection {
     /// The finding.
     title: String,
     /// Units and method.
     method: String,
-    view: View,
+    view: SectionView,
 }
 
 /// The form in which a section shows its figures.
 #[derive(Debug, Clone, PartialEq)]
-enum View {
+enum SectionView {
     Plot(Plot),
-    Rows(Rows),
+    Rows(RowChart),
     Heat(HeatMap),
-    Table(Figures),
+    Table(FigureTable),
 }
 
-impl Section {
-    fn new(title: impl Into<String>, method: &str, view: impl Into<View>) -> Self {
+impl PageSection {
+    fn new(title: impl Into<String>, method: &str, view: impl Into<SectionView>) -> Self {
         Self { title: title.into(), method: method.to_owned(), view: view.into() }
     }
 }
 
-impl From<Plot> for View {
+impl From<Plot> for SectionView {
     fn from(plot: Plot) -> Self {
         Self::Plot(plot)
     }
 }
 
-impl From<Rows> for View {
-    fn from(rows: Rows) -> Self {
+impl From<RowChart> for SectionView {
+    fn from(rows: RowChart) -> Self {
         Self::Rows(rows)
     }
 }
 
-impl From<HeatMap> for View {
+impl From<HeatMap> for SectionView {
     fn from(map: HeatMap) -> Self {
         Self::Heat(map)
     }
 }
 
-impl From<Figures> for View {
-    fn from(figures: Figures) -> Self {
+impl From<FigureTable> for SectionView {
+    fn from(figures: FigureTable) -> Self {
         Self::Table(figures)
     }
 }
 
 /// Returns a table with these heads, without the columns that are empty. A unit that all cells of a column have stands
 /// in its head.
-fn figures<const N: usize>(heads: [&str; N], mut rows: Vec<[String; N]>) -> Figures {
+fn compact_table<const N: usize>(heads: [&str; N], mut rows: Vec<[String; N]>) -> FigureTable {
     let mut heads = heads.map(str::to_owned);
     for (column, head) in heads.iter_mut().enumerate() {
         let Some(unit) = common_unit(rows.iter().map(|row| row[column].as_str())) else { continue };
@@ -189,7 +191,7 @@ fn figures<const N: usize>(heads: [&str; N], mut rows: Vec<[String; N]>) -> Figu
     let used: Vec<bool> = (0..N).map(is_used).collect();
     let kept =
         |cells: [String; N]| cells.into_iter().zip(&used).filter(|(_, used)| **used).map(|(cell, _)| cell).collect();
-    Figures { heads: kept(heads), rows: rows.into_iter().map(kept).collect() }
+    FigureTable { heads: kept(heads), rows: rows.into_iter().map(kept).collect() }
 }
 
 /// Returns the unit of several cells that are all numbers with the same one, or empty.

@@ -1,11 +1,11 @@
 //! Figures of published measurements next to those of the scenarios that rebuild them.
 
-use fullpipe_chart::Figures;
+use fullpipe_chart::FigureTable;
 use fullpipe_record::{LabReport, ProgramRow, ProgramsReport, SweepReport};
-use fullpipe_units::{BitRate, Ratio, counted, median};
+use fullpipe_units::{BitRate, Ratio, count_noun, median};
 
-use super::campaign::{counting, fastest_run, repetitions, spread};
-use super::{Section, figures};
+use super::campaign::{counted_runs, fastest_run, rate_spread, repeated_settings};
+use super::{PageSection, compact_table};
 
 /// Scenario that rebuilds Cottrell, "Bulk Throughput Measurements: Manchester University" (SLAC, 2002).
 const SLAC: &str = "slac-sweep";
@@ -22,92 +22,95 @@ const LINE: f64 = 622.0;
 const CAPACITY: BitRate = BitRate::from_bps(62_200_000);
 
 /// Returns the top rate of the source, scaled to the capacity of the scenario; `None` of another path.
-pub(super) fn top(report: &SweepReport) -> Option<BitRate> {
-    (report.plan.target == SLAC).then(|| CAPACITY.scaled(TOP / LINE))
+pub(super) fn published_top(report: &SweepReport) -> Option<BitRate> {
+    (report.plan.target == SLAC).then(|| CAPACITY.scale_by(TOP / LINE))
 }
 
 /// Returns the rate from which on round trips grew in the source, and its top, likewise.
-pub(super) fn climb(report: &SweepReport) -> Option<(BitRate, BitRate)> {
-    Some((CAPACITY.scaled(CLIMBS / LINE), top(report)?))
+pub(super) fn published_climb(report: &SweepReport) -> Option<(BitRate, BitRate)> {
+    Some((CAPACITY.scale_by(CLIMBS / LINE), published_top(report)?))
 }
 
 /// Returns the figures of the source of a sweep's scenario next to those of the sweep; `None` of another path.
-pub(super) fn of_sweep(report: &SweepReport) -> Option<Section> {
+pub(super) fn of_sweep(report: &SweepReport) -> Option<PageSection> {
     let answer = report.answer.as_ref().filter(|_| report.plan.target == SLAC)?;
     let (fastest, best) = fastest_run(report)?;
     let capacity = report.plan.predicted.iter().max();
     let of_capacity =
-        capacity.map_or_else(String::new, |most| format!(", {} of the {most} predicted", percent(best, *most)));
+        capacity.map_or_else(String::new, |most| format!(", {} of the {most} predicted", rate_percent(best, *most)));
     let rtt = report.rtt;
-    let climbs = rtt
-        .and_then(|rtt| rtt.climbs_from)
-        .map_or_else(|| "at no rate".to_owned(), |from| format!("from {from} on, {} of the top", percent(from, best)));
+    let climbs = rtt.and_then(|rtt| rtt.climbs_from).map_or_else(
+        || "at no rate".to_owned(),
+        |from| format!("from {from} on, {} of the top", rate_percent(from, best)),
+    );
     let related = rtt.map_or_else(String::new, |rtt| {
         let [rate, window] = [rtt.with_rate, rtt.with_window];
         let [streams, product] = [rtt.with_streams, rtt.with_product];
         format!("by rank: rate {rate:.2}, window {window:.2}, streams {streams:.2}, product {product:.2}")
     });
-    let [slope, plateau] = spreads(report, best);
+    let [slope, plateau] = median_spreads(report, best);
     let widths = format!("on the slope {slope}, above {:.0} % of the best {plateau}", SLOPE * 100.0);
-    let cost = format!("{} in {:.0} min", counted(report.runs.len(), "run"), report.spent.time.as_secs_f64() / 60.0);
+    let cost = format!("{} in {:.0} min", count_noun(report.runs.len(), "run"), report.spent.time.as_secs_f64() / 60.0);
     let bdp = best.bytes_in(report.plan.rtt);
-    let begins = format!("the knee is {}, {} in flight; BDP {bdp}", answer.knee.cell, answer.knee.cell.product());
+    let begins =
+        format!("the knee is {}, {} in flight; BDP {bdp}", answer.knee.cell, answer.knee.cell.flight_capacity());
     let rows = [
         ["top rate", "469 Mbit/s, 75 % of 622 Mbit/s", &format!("{best}{of_capacity}")],
         ["at", "90 × 1024 KB", &fastest.cell.to_string()],
         ["round trips grow", "from about 320 Mbit/s on, 68 % of the top", &climbs],
         ["their growth goes with", "very little with window, streams or their product", &related],
         ["spread of repeated runs", "largest on the slope up to the knee, less with many streams", &widths],
-        ["runs without congestion", "most, and many of the fast ones", &calm(report, best)],
+        ["runs without congestion", "most, and many of the fast ones", &retransmission_free_runs(report, best)],
         ["dips begin", "at 60 × 256, 20 × 512, 10 × 1024 KB: 10 to 15 MB in flight; BDP 11.97 MB", &begins],
         ["processor time of the sender", "20 % at most, of 1133 MHz", &processor_time(report)],
         ["runs", "10 s of load and 10 s of rest each, 76 min", &cost],
     ];
-    let table = figures(
+    let table = compact_table(
         ["", "SLAC to Manchester, 2002", "this sweep"],
         rows.into_iter().map(|row| row.map(str::to_owned)).collect(),
     );
     let method = "Cottrell: 622 Mbit/s × 154 ms with the traffic of others. The scenario has a tenth of the rate, so \
                   that shares can be compared, and rates cannot.";
-    Some(Section::new("Next to the figures of the source", method, table))
+    Some(PageSection::new("Next to the figures of the source", method, table))
 }
 
 fn processor_time(report: &SweepReport) -> String {
     let shares = report.runs.iter().filter_map(|run| run.load.as_ref()?.cpu_sender);
-    let most = shares.map(Ratio::percent).reduce(f64::max);
+    let most = shares.map(Ratio::as_percent).reduce(f64::max);
     most.map_or_else(|| "not recorded".to_owned(), |most| format!("{most:.1} % of a core at most"))
 }
 
-fn percent(part: BitRate, whole: BitRate) -> String {
-    format!("{:.0} %", Ratio::of(part.as_f64(), whole.as_f64()).percent())
+fn rate_percent(part: BitRate, whole: BitRate) -> String {
+    format!("{:.0} %", Ratio::from_quotient(part.as_f64(), whole.as_f64()).as_percent())
 }
 
 /// Returns the median spread of the settings that were measured more than once, on the slope and on the plateau.
-fn spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
+fn median_spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
     [true, false].map(|on_slope| {
-        let all = repetitions(report);
-        let is_own =
-            |rates: &[BitRate]| median(rates.to_vec()).is_some_and(|middle| (middle < best.scaled(SLOPE)) == on_slope);
+        let all = repeated_settings(report);
+        let is_own = |rates: &[BitRate]| {
+            median(rates.to_vec()).is_some_and(|middle| (middle < best.scale_by(SLOPE)) == on_slope)
+        };
         let own = all.iter().filter(|(_, rates)| is_own(rates));
-        let widths: Vec<f64> = own.filter_map(|(_, rates)| spread(rates).map(Ratio::percent)).collect();
+        let widths: Vec<f64> = own.filter_map(|(_, rates)| rate_spread(rates).map(Ratio::as_percent)).collect();
         median(widths).map_or_else(|| "not known".to_owned(), |middle| format!("{middle:.1} %"))
     })
 }
 
 /// Returns the number of runs that sent nothing again, of all and of the fast ones.
-fn calm(report: &SweepReport, best: BitRate) -> String {
+fn retransmission_free_runs(report: &SweepReport, best: BitRate) -> String {
     let of = |least: BitRate| {
-        let fast = counting(report).filter(|(run, rate)| *rate >= least && run.retransmits.is_some());
+        let fast = counted_runs(report).filter(|(run, rate)| *rate >= least && run.retransmits.is_some());
         let all: Vec<_> = fast.collect();
         let calm = all.iter().filter(|(run, _)| run.retransmits.is_some_and(|again| again.get() == 0));
         (calm.count(), all.len())
     };
-    let ((calm, all), (calm_fast, fast)) = (of(BitRate::ZERO), of(best.scaled(CLIMBS / TOP)));
+    let ((calm, all), (calm_fast, fast)) = (of(BitRate::ZERO), of(best.scale_by(CLIMBS / TOP)));
     format!("{calm} of {all} sent nothing again; {calm_fast} of the {fast} above 68 % of the top")
 }
 
 /// The tables of a source: what it measured in each column, in Mbit/s, by program.
-struct Source {
+struct PublishedTables {
     scenario: &'static str,
     title: &'static str,
     method: &'static str,
@@ -120,20 +123,20 @@ struct Source {
 struct SourceRow {
     program: &'static str,
     /// Streams of the steps that are this program's; `None` of a program that the scenario does not run.
-    streams: Option<Streams>,
+    streams: Option<StreamNumber>,
     published: &'static [&'static str],
 }
 
 /// The number of streams of a step.
 #[derive(Clone, Copy)]
-enum Streams {
+enum StreamNumber {
     One,
     Several,
 }
 
 /// Tables of "TCP buffers and throughput over high-latency links between OCI regions" (Oracle).
-const SOURCES: [Source; 2] = [
-    Source {
+const SOURCES: [PublishedTables; 2] = [
+    PublishedTables {
         scenario: "oci-buffers",
         title: "The source's table of three batches of buffers",
         method: "1 Gbit/s × 98 ms, MTU 9000, a file of 2 GB. What this scenario does not run has the figure of the \
@@ -142,12 +145,12 @@ const SOURCES: [Source; 2] = [
         rows: &[
             SourceRow {
                 program: "iperf, 1 stream",
-                streams: Some(Streams::One),
+                streams: Some(StreamNumber::One),
                 published: &["250 Mbit/s", "500 Mbit/s", "900 Mbit/s"],
             },
             SourceRow {
                 program: "iperf, several",
-                streams: Some(Streams::Several),
+                streams: Some(StreamNumber::Several),
                 published: &["4 streams fill the link", "2 streams fill the link", ""],
             },
             SourceRow {
@@ -168,7 +171,7 @@ const SOURCES: [Source; 2] = [
             SourceRow { program: "curl", streams: None, published: &["258 Mbit/s", "500 Mbit/s", "950 Mbit/s"] },
         ],
     },
-    Source {
+    PublishedTables {
         scenario: "oci-mtu",
         title: "The source's comparison of small and jumbo frames",
         method: "1 Gbit/s × 98 ms, buffers of 24.5 MB. The source states no loss; the scenario has 2 in 100 000.",
@@ -176,7 +179,7 @@ const SOURCES: [Source; 2] = [
         rows: &[
             SourceRow {
                 program: "iperf, 1 stream",
-                streams: Some(Streams::One),
+                streams: Some(StreamNumber::One),
                 published: &["80 Mbit/s, 300 at most", "900 Mbit/s"],
             },
             SourceRow { program: "curl", streams: None, published: &["200 Mbit/s, 300 at most", "950 Mbit/s"] },
@@ -185,18 +188,21 @@ const SOURCES: [Source; 2] = [
 ];
 
 /// Returns the tables of a scenario's source with its own figures next to them; `None` of a scenario without tables.
-pub(super) fn of_scenario(report: &LabReport) -> Option<Section> {
+pub(super) fn of_scenario(report: &LabReport) -> Option<PageSection> {
     let source = SOURCES.iter().find(|source| source.scenario == report.scenario)?;
     let heads_of = |column: &&str| [format!("{column}, source"), format!("{column}, here")];
     let heads = std::iter::once("program".to_owned()).chain(source.columns.iter().flat_map(heads_of)).collect();
     let row = |row: &SourceRow| {
         let cells = source.columns.iter().zip(row.published).flat_map(|(column, published)| {
-            [(*published).to_owned(), row.streams.map_or_else(String::new, |streams| measured(report, column, streams))]
+            [
+                (*published).to_owned(),
+                row.streams.map_or_else(String::new, |streams| measured_step_rate(report, column, streams)),
+            ]
         });
         std::iter::once(row.program.to_owned()).chain(cells).collect()
     };
-    let table = Figures { heads, rows: source.rows.iter().map(row).collect() };
-    Some(Section::new(source.title, source.method, table))
+    let table = FigureTable { heads, rows: source.rows.iter().map(row).collect() };
+    Some(PageSection::new(source.title, source.method, table))
 }
 
 /// A published figure of a program under one set of settings.
@@ -263,7 +269,7 @@ const OF_PROGRAMS: [OfProgram; 19] = [
 
 /// Returns the published figures of the programs of a scenario next to those that were measured, with what explains the
 /// differences; `None` of other scenarios.
-pub(super) fn of_programs(report: &ProgramsReport) -> Option<Section> {
+pub(super) fn of_programs(report: &ProgramsReport) -> Option<PageSection> {
     if report.scenario.as_deref() != Some(PROGRAMS_OF_ORACLE) {
         return None;
     }
@@ -280,15 +286,15 @@ pub(super) fn of_programs(report: &ProgramsReport) -> Option<Section> {
         [vec![settings, source.program.to_owned(), source.published.to_owned()], cells.to_vec()].concat()
     };
     let heads = ["settings", "program", "source", "whole", "steady", "limit", "what explains the difference"];
-    let table = Figures { heads: heads.map(str::to_owned).to_vec(), rows: OF_PROGRAMS.iter().map(row).collect() };
+    let table = FigureTable { heads: heads.map(str::to_owned).to_vec(), rows: OF_PROGRAMS.iter().map(row).collect() };
     let method = "Mbit/s. Oracle, TCP buffers and throughput over high-latency links between OCI regions: 1 Gbit/s × \
                   98 ms, a file of 2 GB. Whole: size ÷ time with the login; steady: the rate after the ramp.";
-    Some(Section::new("The source's figures next to these", method, table))
+    Some(PageSection::new("The source's figures next to these", method, table))
 }
 
 /// Returns the measured rate of the step of a column; nothing where no valid run has one.
-fn measured(report: &LabReport, column: &str, streams: Streams) -> String {
-    let is_asked = |count: u16| matches!((streams, count), (Streams::One, 1) | (Streams::Several, 2..));
+fn measured_step_rate(report: &LabReport, column: &str, streams: StreamNumber) -> String {
+    let is_asked = |count: u16| matches!((streams, count), (StreamNumber::One, 1) | (StreamNumber::Several, 2..));
     let step = report.steps.iter().find(|step| step.name.starts_with(column) && is_asked(step.request.streams));
     step.and_then(|step| step.measured).map_or_else(String::new, |rate| rate.to_string())
 }

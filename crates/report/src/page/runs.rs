@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::{Hue, Mark, Panel, Plot, Row, Rows, Series};
+use fullpipe_chart::{ChartRow, Hue, Panel, Plot, PlotSeries, RowChart, SeriesForm};
 use fullpipe_record::{Limit, Measurement, StoredDocument, StoredFacts};
-use fullpipe_units::{BitRate, Ratio, SegCount, Span, Time, counted, median};
+use fullpipe_units::{BitRate, Ratio, SegCount, Span, Time, count_noun, median};
 
-use super::course::{rate, rates, round_trips};
-use super::transfer::phrase;
-use super::{Article, Section, figures};
+use super::course::{arrival_rates, round_trips, steady_or_mean_rate};
+use super::transfer::limit_phrase;
+use super::{Article, PageSection, compact_table};
 use crate::text::{round_trip, short_id};
 
 /// Measurements whose courses are drawn over each other.
@@ -23,7 +23,7 @@ const HUES: [Hue; MAX_COURSES] = [Hue::Blue, Hue::Orange, Hue::Green, Hue::Plum]
 type Named<'m> = (&'m str, &'m Measurement);
 
 /// A run, as far as many are compared.
-struct Run<'r> {
+struct RunSummary<'r> {
     /// The file, or the document of the archive.
     name: &'r str,
     /// The other end, or the scenario.
@@ -38,24 +38,24 @@ struct Run<'r> {
     processors: [Option<Ratio>; 2],
 }
 
-impl<'r> Run<'r> {
-    fn of((name, measured): Named<'r>) -> Self {
-        let share = |cpu: Option<fullpipe_record::Cpu>| cpu.map(|cpu| cpu.total());
+impl<'r> RunSummary<'r> {
+    fn from_measurement((name, measured): Named<'r>) -> Self {
+        let share = |cpu: Option<fullpipe_record::Cpu>| cpu.map(|cpu| cpu.total_share());
         Self {
             name,
             host: &measured.peer.host,
             started: &measured.started,
-            rate: rate(measured),
+            rate: steady_or_mean_rate(measured),
             loaded_rtt: measured.rtt.loaded.map(|rtt| rtt.median),
             retransmits: measured.summary.retransmits,
             limit: measured.limit.as_ref().map_or(Limit::Unknown, |verdict| verdict.kind),
             streams: Some(measured.request.streams),
-            processors: [share(measured.sender().cpu), share(measured.receiver().cpu)],
+            processors: [share(measured.sending_end().cpu), share(measured.receiving_end().cpu)],
         }
     }
 
     /// Returns a run of the archive; `None` of one that does not count, or that has no rate.
-    fn stored(document: &'r StoredDocument, facts: &StoredFacts) -> Option<Self> {
+    fn from_stored(document: &'r StoredDocument, facts: &StoredFacts) -> Option<Self> {
         let limit = facts.limit.clone().and_then(|name| serde_json::from_value(name.into()).ok());
         Some(Self {
             name: short_id(&document.id),
@@ -70,27 +70,28 @@ impl<'r> Run<'r> {
         })
     }
 
-    fn host(&self) -> &str {
+    fn host_name(&self) -> &str {
         if self.host.is_empty() { "emulated path" } else { self.host }
     }
 }
 
 /// Returns the article on at least one measurement.
-pub(super) fn article(measured: &[Named<'_>]) -> Article {
-    let runs: Vec<Run<'_>> = measured.iter().copied().map(Run::of).collect();
-    let courses = (measured.len() <= MAX_COURSES).then(|| courses(measured));
+pub(super) fn runs_article(measured: &[Named<'_>]) -> Article {
+    let runs: Vec<RunSummary<'_>> = measured.iter().copied().map(RunSummary::from_measurement).collect();
+    let courses = (measured.len() <= MAX_COURSES).then(|| rates_over_time_section(measured));
     Article {
-        origin: format!("fullpipe report · {}", counted(runs.len(), "measurement")),
-        headline: headline("measurement", &runs),
-        sections: courses.into_iter().chain(compared(&runs)).collect(),
+        origin: format!("fullpipe report · {}", count_noun(runs.len(), "measurement")),
+        headline: runs_headline("measurement", &runs),
+        sections: courses.into_iter().chain(comparison_sections(&runs)).collect(),
         ..Article::default()
     }
 }
 
 /// Returns the article on documents of the archive, by their facts.
-pub(super) fn stored(documents: &[StoredDocument]) -> Article {
+pub(super) fn stored_article(documents: &[StoredDocument]) -> Article {
     let facts = || documents.iter().flat_map(|document| document.facts.iter().map(move |facts| (document, facts)));
-    let runs: Vec<Run<'_>> = facts().filter_map(|(document, facts)| Run::stored(document, facts)).collect();
+    let runs: Vec<RunSummary<'_>> =
+        facts().filter_map(|(document, facts)| RunSummary::from_stored(document, facts)).collect();
     let left_out = facts().count() - runs.len();
     let sentence = match left_out {
         0 => None,
@@ -98,48 +99,49 @@ pub(super) fn stored(documents: &[StoredDocument]) -> Article {
         many => Some(format!("{many} runs are not valid or have no rate, and take no part.")),
     };
     Article {
-        origin: format!("fullpipe report · archive, {}", counted(documents.len(), "document")),
-        headline: headline("run", &runs),
+        origin: format!("fullpipe report · archive, {}", count_noun(documents.len(), "document")),
+        headline: runs_headline("run", &runs),
         sentences: sentence.into_iter().collect(),
-        sections: compared(&runs),
+        sections: comparison_sections(&runs),
         ..Article::default()
     }
 }
 
-fn headline(name: &str, runs: &[Run<'_>]) -> String {
+fn runs_headline(name: &str, runs: &[RunSummary<'_>]) -> String {
     let all: Vec<BitRate> = runs.iter().map(|run| run.rate).collect();
     match (all.iter().min(), all.iter().max(), median(all.clone())) {
-        (Some(least), Some(most), _) if least == most => format!("{}: {least}", counted(runs.len(), name)),
+        (Some(least), Some(most), _) if least == most => format!("{}: {least}", count_noun(runs.len(), name)),
         (Some(least), Some(most), Some(middle)) => {
-            format!("{}: {least} to {most}, median {middle}", counted(runs.len(), name))
+            format!("{}: {least} to {most}, median {middle}", count_noun(runs.len(), name))
         }
         _ => format!("No {name} has a rate"),
     }
 }
 
 /// Returns sections that compare runs; none without any run.
-fn compared(runs: &[Run<'_>]) -> Vec<Section> {
+fn comparison_sections(runs: &[RunSummary<'_>]) -> Vec<PageSection> {
     if runs.is_empty() {
         return Vec::new();
     }
-    let mut sections: Vec<Section> = days(runs).into_iter().collect();
-    sections.push(strip(runs));
-    sections.push(limits(runs));
-    sections.extend(processors(runs));
-    sections.push(table(runs));
+    let mut sections: Vec<PageSection> = rates_by_date_section(runs).into_iter().collect();
+    sections.push(rates_by_host_section(runs));
+    sections.push(runs_by_limit_section(runs));
+    sections.extend(processors_by_streams_section(runs));
+    sections.push(runs_table_section(runs));
     sections
 }
 
 /// Returns the rates and round trips of a few over one axis of time.
-fn courses(runs: &[Named<'_>]) -> Section {
+fn rates_over_time_section(runs: &[Named<'_>]) -> PageSection {
     let (mut rate_panel, mut delay) = (Panel::new("rate"), Panel::new("round trip"));
     for ((name, run), hue) in runs.iter().zip(HUES) {
-        rate_panel = rate_panel.with(Series::new(name, Mark::Line, hue, rates(run)).labelled(name));
+        rate_panel =
+            rate_panel.with_series(PlotSeries::new(name, SeriesForm::Line, hue, arrival_rates(run)).with_label(name));
         let loaded = run.rtt.loaded.map_or_else(String::new, |rtt| round_trip(rtt.median));
-        delay = delay.with(round_trips(run, hue).named(name).labelled(&loaded));
+        delay = delay.with_series(round_trips(run, hue).with_name(name).with_label(&loaded));
     }
-    let plot = Plot::new("Rates and round trips over time").with(rate_panel).with(delay);
-    Section::new("The courses on one axis of time", "Payload that arrived, and round trips.", plot)
+    let plot = Plot::new("Rates and round trips over time").with_panel(rate_panel).with_panel(delay);
+    PageSection::new("The courses on one axis of time", "Payload that arrived, and round trips.", plot)
 }
 
 /// Returns a time in RFC 3339 as a moment of an axis; `None` of what is none, or lies before 1970.
@@ -149,18 +151,24 @@ pub(super) fn time_of(text: &str) -> Option<Time> {
 }
 
 /// Returns the rates by the time at which they were measured; `None` where fewer than two times are known.
-fn days(runs: &[Run<'_>]) -> Option<Section> {
-    let known: Vec<(Time, &Run<'_>)> = runs.iter().filter_map(|run| Some((time_of(run.started)?, run))).collect();
+fn rates_by_date_section(runs: &[RunSummary<'_>]) -> Option<PageSection> {
+    let known: Vec<(Time, &RunSummary<'_>)> =
+        runs.iter().filter_map(|run| Some((time_of(run.started)?, run))).collect();
     let (first, last) = (known.iter().map(|(at, _)| *at).min()?, known.iter().map(|(at, _)| *at).max()?);
-    if last.since(first) < Span::from_secs(1) {
+    if last.duration_since(first) < Span::from_secs(1) {
         return None;
     }
     let points = known.iter().map(|(at, run)| (*at, run.rate));
     let delays = known.iter().filter_map(|(at, run)| Some((*at, run.loaded_rtt?)));
     let plot = Plot::new("Rate and round-trip time by the time of the measurement")
-        .with(Panel::new("rate").with(Series::new("rate", Mark::Dots, Hue::Blue, points)))
-        .with(Panel::new("round trip under load").with(Series::new("round trip", Mark::Dots, Hue::Plum, delays)));
-    Some(Section::new(
+        .with_panel(Panel::new("rate").with_series(PlotSeries::new("rate", SeriesForm::Dots, Hue::Blue, points)))
+        .with_panel(Panel::new("round trip under load").with_series(PlotSeries::new(
+            "round trip",
+            SeriesForm::Dots,
+            Hue::Plum,
+            delays,
+        )));
+    Some(PageSection::new(
         "Rate and round trip by the time of the measurement",
         "A dot a measurement; times are UTC.",
         plot,
@@ -168,22 +176,24 @@ fn days(runs: &[Run<'_>]) -> Option<Section> {
 }
 
 /// Returns the rates of the runs of each host.
-fn strip(runs: &[Run<'_>]) -> Section {
-    let hosts: BTreeSet<&str> = runs.iter().map(Run::host).collect();
-    let mut rows = Rows::new("Rates by host", ["host", "median, range"]);
+fn rates_by_host_section(runs: &[RunSummary<'_>]) -> PageSection {
+    let hosts: BTreeSet<&str> = runs.iter().map(RunSummary::host_name).collect();
+    let mut rows = RowChart::new("Rates by host", ["host", "median, range"]);
     for host in hosts {
-        let own: Vec<BitRate> = runs.iter().filter(|run| run.host() == host).map(|run| run.rate).collect();
+        let own: Vec<BitRate> = runs.iter().filter(|run| run.host_name() == host).map(|run| run.rate).collect();
         let (Some(least), Some(most)) = (own.iter().min().copied(), own.iter().max().copied()) else { continue };
         let middle = median(own.clone()).unwrap_or_default();
-        let runs = counted(own.len(), "run");
+        let runs = count_noun(own.len(), "run");
         let detail = if least == most { runs } else { format!("{least} to {most}, {runs}") };
-        rows = rows.with(Row::new(host, &middle.to_string(), Hue::Blue).detail(&detail).dots(own).dot(middle));
+        rows = rows.with_row(
+            ChartRow::new(host, &middle.to_string(), Hue::Blue).with_detail(&detail).with_dots(own).with_dot(middle),
+        );
     }
-    Section::new("Spread of the rates", "Small dots: measurements. Large dot: their median.", rows)
+    PageSection::new("Spread of the rates", "Small dots: measurements. Large dot: their median.", rows)
 }
 
 /// Returns the number of runs by limit.
-fn limits(runs: &[Run<'_>]) -> Section {
+fn runs_by_limit_section(runs: &[RunSummary<'_>]) -> PageSection {
     let mut counts: Vec<(Limit, u64)> = Vec::new();
     for run in runs {
         match counts.iter_mut().find(|(limit, _)| *limit == run.limit) {
@@ -192,17 +202,17 @@ fn limits(runs: &[Run<'_>]) -> Section {
         }
     }
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut rows = Rows::new("Measurements by limit", ["limit", "measurements"]);
+    let mut rows = RowChart::new("Measurements by limit", ["limit", "measurements"]);
     for (limit, count) in &counts {
-        rows = rows.with(Row::new(limit.name(), &count.to_string(), Hue::Grey).bar(*count));
+        rows = rows.with_row(ChartRow::new(limit.name(), &count.to_string(), Hue::Grey).with_bar(*count));
     }
     let (most, count) = counts.first().copied().unwrap_or((Limit::Unknown, 0));
-    let title = format!("{count} of {} are limited by {}", runs.len(), phrase(most));
-    Section::new(title, "The limit that each measurement was judged to have.", rows)
+    let title = format!("{count} of {} are limited by {}", runs.len(), limit_phrase(most));
+    PageSection::new(title, "The limit that each measurement was judged to have.", rows)
 }
 
 /// Returns the processor time of both ends by streams; `None` where it is not known of two numbers of streams.
-fn processors(runs: &[Run<'_>]) -> Option<Section> {
+fn processors_by_streams_section(runs: &[RunSummary<'_>]) -> Option<PageSection> {
     let of = |end: usize| {
         runs.iter().filter_map(move |run| Some((u64::from(run.streams?), run.processors[end]?))).collect::<Vec<_>>()
     };
@@ -211,21 +221,21 @@ fn processors(runs: &[Run<'_>]) -> Option<Section> {
     if numbers.len() < 2 {
         return None;
     }
-    let most = sender.iter().chain(&receiver).map(|(_, share)| share.percent()).fold(0.0, f64::max);
+    let most = sender.iter().chain(&receiver).map(|(_, share)| share.as_percent()).fold(0.0, f64::max);
     let panel = Panel::new("processor time, of one core")
-        .with(Series::new("receiver", Mark::Dots, Hue::Orange, receiver).labelled("receiver"))
-        .with(Series::new("sender", Mark::Dots, Hue::Blue, sender).labelled("sender"));
-    let plot = Plot::new("Processor time by streams").axis("streams").with(panel);
+        .with_series(PlotSeries::new("receiver", SeriesForm::Dots, Hue::Orange, receiver).with_label("receiver"))
+        .with_series(PlotSeries::new("sender", SeriesForm::Dots, Hue::Blue, sender).with_label("sender"));
+    let plot = Plot::new("Processor time by streams").with_axis_name("streams").with_panel(panel);
     let title = format!("An end spends at most {most:.0} % of a core");
-    Some(Section::new(title, "Processor time of each end by the number of streams; a dot a measurement.", plot))
+    Some(PageSection::new(title, "Processor time of each end by the number of streams; a dot a measurement.", plot))
 }
 
-fn table(runs: &[Run<'_>]) -> Section {
-    let row = |run: &Run<'_>| {
+fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
+    let row = |run: &RunSummary<'_>| {
         [
             run.name.to_owned(),
             run.started.chars().take(19).collect::<String>().replace('T', " "),
-            run.host().to_owned(),
+            run.host_name().to_owned(),
             run.rate.to_string(),
             run.loaded_rtt.map_or_else(String::new, round_trip),
             run.retransmits.map_or_else(String::new, |count| count.get().to_string()),
@@ -235,5 +245,5 @@ fn table(runs: &[Run<'_>]) -> Section {
     };
     let heads = ["", "from (UTC)", "host", "rate", "RTT", "retransmitted", "streams", "limit"];
     let title = if runs.len() > MAX_ROWS { format!("The first {MAX_ROWS} runs") } else { "The runs".to_owned() };
-    Section::new(title, "", figures(heads, runs.iter().take(MAX_ROWS).map(row).collect()))
+    PageSection::new(title, "", compact_table(heads, runs.iter().take(MAX_ROWS).map(row).collect()))
 }

@@ -2,31 +2,31 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::{HeatMap, Hue, Row, Rows, Tile};
+use fullpipe_chart::{ChartRow, HeatMap, HeatTile, Hue, RowChart};
 use fullpipe_record::{Buffer, SimulatedTransfer, WhatIfReport};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::transfer::phrase;
-use super::{Article, Section, figures};
-use crate::text::{described, round_trip};
+use super::transfer::limit_phrase;
+use super::{Article, PageSection, compact_table};
+use crate::text::{round_trip, transfer_names};
 
 /// Share of the best rate that counts as reaching it.
 const NEARLY: f64 = 0.95;
 
 /// Returns the article on simulated transfers.
-pub(super) fn article(transfers: &[SimulatedTransfer]) -> Article {
+pub(super) fn simulations_article(transfers: &[SimulatedTransfer]) -> Article {
     let best = transfers.iter().max_by_key(|transfer| transfer.rate.median);
-    let names: Vec<String> = described(transfers);
+    let names: Vec<String> = transfer_names(transfers);
     let headline = match (transfers, best) {
-        ([one], _) => format!("{}: limited by {}", one.rate.median, limit(one)),
+        ([one], _) => format!("{}: limited by {}", one.rate.median, simulated_limit(one)),
         (_, Some(best)) => format!("The best of {} transfers reaches {}", transfers.len(), best.rate.median),
         (_, None) => "No transfer was simulated".to_owned(),
     };
     let mut sections = Vec::new();
-    let map = map(transfers);
+    let map = simulated_heat_map(transfers);
     let knee = map.as_ref().and_then(|(_, knee)| *knee);
-    sections.extend(map.map(|(map, knee)| surface(map, knee)));
-    sections.push(bars(transfers, &names));
+    sections.extend(map.map(|(map, knee)| heat_map_section(map, knee)));
+    sections.push(simulated_rates_section(transfers, &names));
     let mut warnings: Vec<String> =
         transfers.iter().flat_map(|transfer| &transfer.warnings).map(|warning| format!("Warning: {warning}")).collect();
     warnings.sort();
@@ -53,22 +53,22 @@ pub(super) fn article(transfers: &[SimulatedTransfer]) -> Article {
     }
 }
 
-fn limit(transfer: &SimulatedTransfer) -> String {
-    transfer.limit.map_or_else(|| "nothing that was shown".to_owned(), |limit| phrase(limit.kind))
+fn simulated_limit(transfer: &SimulatedTransfer) -> String {
+    transfer.limit.map_or_else(|| "nothing that was shown".to_owned(), |limit| limit_phrase(limit.kind))
 }
 
 /// A window and a number of streams.
 type Setting = (ByteCount, u64);
 
 /// Returns the map of transfers that differ in window and streams, and its knee; `None` of others.
-fn map(transfers: &[SimulatedTransfer]) -> Option<(HeatMap, Option<Setting>)> {
+fn simulated_heat_map(transfers: &[SimulatedTransfer]) -> Option<(HeatMap, Option<Setting>)> {
     let window = |transfer: &SimulatedTransfer| match transfer.request.buffer {
         Buffer::Window(size) | Buffer::Request(size) => Some(size),
         Buffer::Automatic => None,
     };
     let tile = |transfer: &SimulatedTransfer| {
         let delay = transfer.loaded_rtt.map_or_else(String::new, |rtt| format!("round trip {}", round_trip(rtt)));
-        Some(Tile {
+        Some(HeatTile {
             window: window(transfer)?,
             streams: transfer.request.streams.into(),
             rate: transfer.rate.median,
@@ -76,52 +76,52 @@ fn map(transfers: &[SimulatedTransfer]) -> Option<(HeatMap, Option<Setting>)> {
             note: delay,
         })
     };
-    let tiles: Vec<Tile> = transfers.iter().map(tile).collect::<Option<_>>()?;
+    let tiles: Vec<HeatTile> = transfers.iter().map(tile).collect::<Option<_>>()?;
     let windows: BTreeSet<ByteCount> = tiles.iter().map(|tile| tile.window).collect();
     let streams: BTreeSet<u64> = tiles.iter().map(|tile| tile.streams).collect();
     if windows.len() < 2 || streams.len() < 2 {
         return None;
     }
     let best = tiles.iter().map(|tile| tile.rate).max()?;
-    let nearly = tiles.iter().filter(|tile| tile.rate >= best.scaled(NEARLY));
+    let nearly = tiles.iter().filter(|tile| tile.rate >= best.scale_by(NEARLY));
     let least = nearly.min_by_key(|tile| (tile.window.get().saturating_mul(tile.streams), tile.streams));
     let knee = least.map(|tile| (tile.window, tile.streams));
     let path = &transfers.first()?.path;
     let same_path = transfers.iter().all(|transfer| transfer.path == *path);
     let mut map = HeatMap::new("Rate by window and streams", tiles);
     if let Some((window, streams)) = knee {
-        map = map.knee(window, streams);
+        map = map.with_knee(window, streams);
     }
     if let Some(rate) = path.forward.rate.filter(|_| same_path) {
-        map = map.bdp(rate.bytes_in(path.rtt()));
+        map = map.with_bdp(rate.bytes_in(path.rtt()));
     }
     Some((map, knee))
 }
 
-fn surface(map: HeatMap, knee: Option<Setting>) -> Section {
+fn heat_map_section(map: HeatMap, knee: Option<Setting>) -> PageSection {
     let title = knee.map_or_else(
         || "Rate by window and streams".to_owned(),
         |(window, streams)| format!("{streams} × {window} is the least that gives 95 % of the best"),
     );
-    Section::new(title, "Payload of all streams together, the median of the seeds; the ring marks the least.", map)
+    PageSection::new(title, "Payload of all streams together, the median of the seeds; the ring marks the least.", map)
 }
 
 /// Returns the rate of each transfer, with its range over the seeds.
-fn bars(transfers: &[SimulatedTransfer], names: &[String]) -> Section {
-    let mut rows = Rows::new("Rates", ["transfer", "rate, limit"]);
+fn simulated_rates_section(transfers: &[SimulatedTransfer], names: &[String]) -> PageSection {
+    let mut rows = RowChart::new("Rates", ["transfer", "rate, limit"]);
     for (transfer, name) in transfers.iter().zip(names) {
         let delay = transfer.loaded_rtt.map_or_else(String::new, |rtt| format!("RTT {}, ", round_trip(rtt)));
         let rate = transfer.rate;
-        let row = Row::new(name, &rate.median.to_string(), Hue::Blue).bar(rate.median);
-        let row = row.detail(&format!("{delay}limited by {}", limit(transfer)));
-        rows = rows.with(if transfer.seeds > 1 { row.interval(rate.low, rate.high) } else { row });
+        let row = ChartRow::new(name, &rate.median.to_string(), Hue::Blue).with_bar(rate.median);
+        let row = row.with_detail(&format!("{delay}limited by {}", simulated_limit(transfer)));
+        rows = rows.with_row(if transfer.seeds > 1 { row.with_interval(rate.low, rate.high) } else { row });
     }
     let seeds = transfers.iter().map(|transfer| transfer.seeds).max().unwrap_or(1);
     let method = match seeds {
         1 => "Payload that arrived.".to_owned(),
         many => format!("Payload that arrived: median and range of {many} seeds."),
     };
-    Section::new("Rate of each transfer", &method, rows)
+    PageSection::new("Rate of each transfer", &method, rows)
 }
 
 /// Returns the article on what would have happened with changes.
@@ -142,23 +142,30 @@ pub(super) fn what_if(reports: &[WhatIfReport]) -> Article {
     Article {
         origin: "fullpipe simulate --from".to_owned(),
         headline,
-        sections: reports.iter().flat_map(changes).collect(),
+        sections: reports.iter().flat_map(what_if_sections).collect(),
         ..Article::default()
     }
 }
 
-fn changes(report: &WhatIfReport) -> Vec<Section> {
+fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
     let measured = report.measured.rate;
     let delay = |rtt: Option<Span>| rtt.map_or_else(String::new, |rtt| format!("RTT {}", round_trip(rtt)));
     let detail = delay(report.measured.loaded_rtt);
-    let mut rows = Rows::new("Measured and simulated rates", ["transfer", "rate"]);
-    rows = rows.with(Row::new("measured", &measured.to_string(), Hue::Orange).detail(&detail).bar(measured));
+    let mut rows = RowChart::new("Measured and simulated rates", ["transfer", "rate"]);
+    rows = rows.with_row(
+        ChartRow::new("measured", &measured.to_string(), Hue::Orange).with_detail(&detail).with_bar(measured),
+    );
     for (index, transfer) in report.simulations.iter().enumerate() {
         let name = transfer.name.clone().unwrap_or_default();
         let name = if index == 0 { "simulated, as it was".to_owned() } else { name };
         let rate: BitRate = transfer.rate.median;
-        let row = Row::new(&name, &rate.to_string(), Hue::Blue).detail(&delay(transfer.loaded_rtt)).bar(rate);
-        rows = rows.with(if transfer.seeds > 1 { row.interval(transfer.rate.low, transfer.rate.high) } else { row });
+        let row =
+            ChartRow::new(&name, &rate.to_string(), Hue::Blue).with_detail(&delay(transfer.loaded_rtt)).with_bar(rate);
+        rows = rows.with_row(if transfer.seeds > 1 {
+            row.with_interval(transfer.rate.low, transfer.rate.high)
+        } else {
+            row
+        });
     }
     let title = match report.simulations.first() {
         Some(again) if again.rate.median > BitRate::ZERO => {
@@ -167,12 +174,12 @@ fn changes(report: &WhatIfReport) -> Vec<Section> {
         }
         _ => "Measured, and simulated with each change".to_owned(),
     };
-    let mut sections = vec![Section::new(title, "Payload that arrived.", rows)];
+    let mut sections = vec![PageSection::new(title, "Payload that arrived.", rows)];
     if !report.inferred.is_empty() {
         let rows =
             report.inferred.iter().map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()]).collect();
-        let table = figures(["key", "value", "why"], rows);
-        sections.push(Section::new("Not in the record, but inferred or assumed", "", table));
+        let table = compact_table(["key", "value", "why"], rows);
+        sections.push(PageSection::new("Not in the record, but inferred or assumed", "", table));
     }
     sections
 }

@@ -1,17 +1,18 @@
 //! Sweeps over windows and streams.
 
-use fullpipe_chart::{Hue, Mark, Panel, Plot, Series};
+use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
-use fullpipe_units::{Ratio, Span, counted};
+use fullpipe_units::{Ratio, Span, count_noun};
 
 use super::campaign::{
-    by_streams, distributions, fastest, fastest_run, processors, repeated, spread_by_streams, timeline,
+    by_streams, fastest_run, fastest_run_section, processor_section, repetition_section, spread_by_streams,
+    sweep_rtt_section, timeline_section,
 };
-use super::{Article, Section, figures, published};
-use crate::text::{added_rtt, ended_early, interval, named_settings, rate_map, round_trip, sweep_sentences};
+use super::{Article, PageSection, compact_table, published};
+use crate::text::{added_rtt, ended_early, named_settings, rate_interval, rate_map, round_trip, sweep_sentences};
 
 /// Returns the article on a sweep.
-pub(super) fn article(report: &SweepReport) -> Article {
+pub(super) fn sweep_article(report: &SweepReport) -> Article {
     let answer = report.answer.as_ref();
     let headline = match answer {
         Some(answer) if answer.sure || report.plan.order.is_some() => {
@@ -24,94 +25,100 @@ pub(super) fn article(report: &SweepReport) -> Article {
         None => "Too few runs for an answer".to_owned(),
     };
     let sections = [
-        Some(surface(report)),
+        Some(rate_map_section(report)),
         published::of_sweep(report),
         by_streams(report),
-        repeated(report),
+        repetition_section(report),
         spread_by_streams(report),
         Some(round_trips(report)),
-        distributions(report),
-        timeline(report),
-        fastest(report),
-        processors(report),
-        answer.map(|answer| settings(answer, report)),
+        sweep_rtt_section(report),
+        timeline_section(report),
+        fastest_run_section(report),
+        processor_section(report),
+        answer.map(|answer| settings_section(answer, report)),
     ];
     let simulated = if report.plan.is_virtual { ", simulated" } else { "" };
     Article {
-        origin: format!("fullpipe sweep, {}, {}{simulated}", report.plan.target, counted(report.runs.len(), "run")),
+        origin: format!("fullpipe sweep, {}, {}{simulated}", report.plan.target, count_noun(report.runs.len(), "run")),
         headline,
         sentences: sweep_sentences(report),
-        facts: answer.map_or_else(Vec::new, |answer| facts(answer, report)),
-        sections: sections.into_iter().flatten().chain([runs(&report.runs)]).collect(),
+        facts: answer.map_or_else(Vec::new, |answer| sweep_facts(answer, report)),
+        sections: sections.into_iter().flatten().chain([sweep_runs_section(&report.runs)]).collect(),
         ..Article::default()
     }
 }
 
-fn facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
-    let added = added_rtt(report, &answer.knee).map(|added| (plus(added), "round trip that the knee adds".to_owned()));
-    let share = Ratio::of(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
+fn sweep_facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
+    let added =
+        added_rtt(report, &answer.knee).map(|added| (added_time(added), "round trip that the knee adds".to_owned()));
+    let share = Ratio::from_quotient(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
     let spent = if report.plan.order.is_some() {
-        (report.spent.bytes.to_string(), format!("moved in {}", counted(report.runs.len(), "run")))
+        (report.spent.bytes.to_string(), format!("moved in {}", count_noun(report.runs.len(), "run")))
     } else {
-        (format!("{:.0} %", share.percent()), "of the bytes of the whole grid".to_owned())
+        (format!("{:.0} %", share.as_percent()), "of the bytes of the whole grid".to_owned())
     };
     let fastest = fastest_run(report).map(|(run, rate)| (rate.to_string(), format!("the fastest run, {}", run.cell)));
     [fastest, added, Some(spent)].into_iter().flatten().collect()
 }
 
-fn surface(report: &SweepReport) -> Section {
+fn rate_map_section(report: &SweepReport) -> PageSection {
     let title = report.answer.as_ref().map_or_else(
         || "Rate by window and streams".to_owned(),
         |answer| format!("{} is the cheapest setting with 95 % of the best", answer.knee.cell),
     );
     let method = "Payload of all streams together, by a surface fitted to all runs; large tiles were measured.";
-    Section::new(title, method, rate_map(report))
+    PageSection::new(title, method, rate_map(report))
 }
 
 /// Returns the round trip under load over the rate, run by run.
-fn round_trips(report: &SweepReport) -> Section {
+fn round_trips(report: &SweepReport) -> PageSection {
     let counted = || report.runs.iter().filter_map(|run| Some((run.rate?, run)));
     let points = |name: &str, hue, lost: bool| {
         let is_lossy = |run: &SweepRun| run.retransmits.is_some_and(|again| again.get() > 0);
         let of = counted().filter(|(_, run)| is_lossy(run) == lost);
-        Series::new(name, Mark::Dots, hue, of.filter_map(|(rate, run)| Some((rate, run.loaded_rtt?))))
+        PlotSeries::new(name, SeriesForm::Dots, hue, of.filter_map(|(rate, run)| Some((rate, run.loaded_rtt?))))
     };
     let of_kernel = counted().filter_map(|(rate, run)| Some((rate, run.load.as_ref()?.smoothed_rtt?)));
     let panel = Panel::new("round trip under load")
-        .with(Series::new("smoothed by the sender's kernel", Mark::Dots, Hue::Grey, of_kernel))
-        .with(points("nothing retransmitted", Hue::Blue, false))
-        .with(points("segments retransmitted", Hue::Orange, true))
-        .level(report.plan.rtt, "idle");
+        .with_series(PlotSeries::new("smoothed by the sender's kernel", SeriesForm::Dots, Hue::Grey, of_kernel))
+        .with_series(points("nothing retransmitted", Hue::Blue, false))
+        .with_series(points("segments retransmitted", Hue::Orange, true))
+        .with_level(report.plan.rtt, "idle");
     let again = counted().filter_map(|(rate, run)| Some((rate, run.retransmits?.get())));
-    let again = Panel::new("segments retransmitted").with(Series::new("retransmitted", Mark::Dots, Hue::Orange, again));
+    let again = Panel::new("segments retransmitted").with_series(PlotSeries::new(
+        "retransmitted",
+        SeriesForm::Dots,
+        Hue::Orange,
+        again,
+    ));
     let title = match report.rtt.and_then(|rtt| rtt.climbs_from) {
         Some(from) => format!("Round trips are longer from {from} on"),
         None => "Round trips by rate".to_owned(),
     };
     let method = "A dot a run: median round trip under load, orange where segments were retransmitted, and \
                   their number; grey: the estimate of the sender's kernel.";
-    let mut plot = Plot::new("Round trip by rate").axis("rate").with(panel).with(again);
-    if let Some((from, top)) = published::climb(report) {
-        plot = plot.shade(from, top, "2002: longer from here on, scaled");
+    let mut plot = Plot::new("Round trip by rate").with_axis_name("rate").with_panel(panel).with_panel(again);
+    if let Some((from, top)) = published::published_climb(report) {
+        plot = plot.with_shade(from, top, "2002: longer from here on, scaled");
     }
-    Section::new(title, method, plot)
+    PageSection::new(title, method, plot)
 }
 
-fn settings(answer: &SweepAnswer, report: &SweepReport) -> Section {
+fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
     let row = |(name, of): (&str, &SweepEstimate)| {
-        let added = added_rtt(report, of).map_or_else(String::new, plus);
-        [name.to_owned(), of.cell.to_string(), of.rate.to_string(), interval(of), added]
+        let added = added_rtt(report, of).map_or_else(String::new, added_time);
+        [name.to_owned(), of.cell.to_string(), of.rate.to_string(), rate_interval(of), added]
     };
     let heads = ["", "streams × window", "rate", "95 % interval", "RTT"];
-    let table = figures(heads, named_settings(answer).into_iter().map(row).collect());
-    Section {
+    let table = compact_table(heads, named_settings(answer).into_iter().map(row).collect());
+    PageSection {
         title: "The setting, and others that do".to_owned(),
         method: String::new(),
-        view: super::View::Table(table),
+        view: super::SectionView::Table(table),
     }
 }
 
-fn runs(runs: &[SweepRun]) -> Section {
+fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
     let row = |(number, run): (usize, &SweepRun)| {
         let optional = |text: Option<String>| text.unwrap_or_default();
         [
@@ -126,10 +133,14 @@ fn runs(runs: &[SweepRun]) -> Section {
         ]
     };
     let heads = ["run", "streams × window", "rate", "idle RTT", "RTT", "retransmitted", "sent", "does not count"];
-    let table = figures(heads, runs.iter().enumerate().map(row).collect());
-    Section { title: "The runs".to_owned(), method: "In their order.".to_owned(), view: super::View::Table(table) }
+    let table = compact_table(heads, runs.iter().enumerate().map(row).collect());
+    PageSection {
+        title: "The runs".to_owned(),
+        method: "In their order.".to_owned(),
+        view: super::SectionView::Table(table),
+    }
 }
 
-fn plus(added: Span) -> String {
+fn added_time(added: Span) -> String {
     format!("+{}", round_trip(added))
 }

@@ -1,27 +1,27 @@
 //! An article as text of at most 80 columns.
 
-use fullpipe_chart::Figures;
-use fullpipe_units::printable;
+use fullpipe_chart::FigureTable;
+use fullpipe_units::printable_line;
 
-use super::{Article, View};
-use crate::text::{Align, Style, Table, cut, heading, wrapped};
+use super::{Article, SectionView};
+use crate::text::{ColumnAlignment, TextStyle, TextTable, cut_text, heading_line, wrap_text};
 
-pub(super) fn article(article: &Article, style: Style) -> String {
-    let mut text = wrapped(&printable(&article.headline), 0, |line| style.bold(line));
+pub(super) fn article_text(article: &Article, style: TextStyle) -> String {
+    let mut text = wrap_text(&printable_line(&article.headline), 0, |line| style.bold(line));
     for sentence in &article.sentences {
-        text += &wrapped(&printable(sentence), 2, str::to_owned);
+        text += &wrap_text(&printable_line(sentence), 2, str::to_owned);
     }
     for (figure, meaning) in &article.facts {
-        text += &wrapped(&printable(&format!("{figure}: {meaning}")), 2, str::to_owned);
+        text += &wrap_text(&printable_line(&format!("{figure}: {meaning}")), 2, str::to_owned);
     }
     for section in &article.sections {
-        text += &heading(style, &printable(&section.title));
+        text += &heading_line(style, &printable_line(&section.title));
         text += &match &section.view {
-            View::Plot(plot) => plot.text(),
-            View::Rows(rows) => rows.text(),
-            View::Heat(map) => map.text(),
-            View::Table(figures) if figures.rows.is_empty() => String::new(),
-            View::Table(figures) => table(figures, style),
+            SectionView::Plot(plot) => plot.to_text(),
+            SectionView::Rows(rows) => rows.to_text(),
+            SectionView::Heat(map) => map.to_text(),
+            SectionView::Table(figures) if figures.rows.is_empty() => String::new(),
+            SectionView::Table(figures) => figures_text(figures, style),
         };
     }
     text + "\n"
@@ -31,8 +31,8 @@ pub(super) fn article(article: &Article, style: Style) -> String {
 const CELL: usize = 26;
 
 /// Returns a table with as many of its columns as fit.
-fn table(figures: &Figures, style: Style) -> String {
-    let short = |cell: &String| printable(&cut(cell, CELL));
+fn figures_text(figures: &FigureTable, style: TextStyle) -> String {
+    let short = |cell: &String| printable_line(&cut_text(cell, CELL));
     let mut columns = figures.heads.len();
     let width = |column: usize| {
         let cells = figures.rows.iter().filter_map(|row| row.get(column)).chain(figures.heads.get(column));
@@ -41,13 +41,13 @@ fn table(figures: &Figures, style: Style) -> String {
     while columns > 1 && (0..columns).map(width).sum::<usize>() > 82 {
         columns -= 1;
     }
-    let heads: Vec<(&str, Align)> =
-        figures.heads.iter().take(columns).map(|head| (head.as_str(), Align::Left)).collect();
-    let mut table = Table::new(&heads);
+    let heads: Vec<(&str, ColumnAlignment)> =
+        figures.heads.iter().take(columns).map(|head| (head.as_str(), ColumnAlignment::Left)).collect();
+    let mut table = TextTable::new(&heads);
     for row in &figures.rows {
         let last = columns.saturating_sub(1);
-        let cell = |(index, cell): (usize, &String)| if index == last { printable(cell) } else { short(cell) };
-        table.row(row.iter().take(columns).enumerate().map(cell).collect::<Vec<_>>());
+        let cell = |(index, cell): (usize, &String)| if index == last { printable_line(cell) } else { short(cell) };
+        table.push_row(row.iter().take(columns).enumerate().map(cell).collect::<Vec<_>>());
     }
     table.render(0, |head| style.dim(head))
 }

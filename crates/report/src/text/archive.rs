@@ -5,10 +5,10 @@ use fullpipe_record::{
     StoredFacts,
 };
 use fullpipe_stats::MIN_RUNS_WITH_CHANGE;
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span, counted, printable};
+use fullpipe_units::{ByteCount, Ratio, SegCount, Span, count_noun, printable_line};
 
-use super::style::{Style, cut, heading, wrapped};
-use super::table::{Align, Table, or_dash};
+use super::style::{TextStyle, cut_text, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable, or_dash};
 
 /// Characters of an identifier that are shown: its end, because documents of one hour begin alike.
 const SHOWN_ID: usize = 8;
@@ -17,7 +17,7 @@ const SHOWN_ID: usize = 8;
 const MAX_PEER: usize = 15;
 
 /// Returns an archive as a whole.
-pub fn archive(archive: &ArchiveReport) -> String {
+pub fn archive_text(archive: &ArchiveReport) -> String {
     if !archive.exists {
         return format!("{}\nThere is no archive yet; `fullpipe store create` makes it.\n", archive.location);
     }
@@ -29,41 +29,43 @@ pub fn archive(archive: &ArchiveReport) -> String {
     format!(
         "{}\n{}",
         archive.location,
-        wrapped(&format!("{}, {size}{kinds}{read_only}", counted(count, "document")), 0, str::to_owned)
+        wrap_text(&format!("{}, {size}{kinds}{read_only}", count_noun(count, "document")), 0, str::to_owned)
     )
 }
 
 /// Returns documents as a list, a line each.
-pub fn stored(documents: &[StoredDocument], style: Style) -> String {
+pub fn document_list(documents: &[StoredDocument], style: TextStyle) -> String {
     if documents.is_empty() {
         return "no documents\n".to_owned();
     }
     let heads = ["document", "started (UTC)", "to", "rate", "result"];
-    let mut table = Table::new(&heads.map(|head| (head, if head == "rate" { Align::Right } else { Align::Left })));
+    let mut table = TextTable::new(
+        &heads.map(|head| (head, if head == "rate" { ColumnAlignment::Right } else { ColumnAlignment::Left })),
+    );
     for document in documents {
         let rate = document.facts.iter().find_map(|facts| facts.steady.or(facts.rate));
         let to = if document.peer.is_empty() { &document.campaign } else { &document.peer };
-        table.row([
+        table.push_row([
             short_id(&document.id).to_owned(),
-            minute(&document.started),
-            cut(&printable(to), MAX_PEER),
+            cut_to_minute(&document.started),
+            cut_text(&printable_line(to), MAX_PEER),
             or_dash(rate.map(|rate| rate.to_string())),
-            result(document),
+            result_summary(document),
         ]);
     }
     table.render(0, |head| style.dim(head))
 }
 
 /// Returns the kind of a document and the limit of its first run.
-fn result(document: &StoredDocument) -> String {
+fn result_summary(document: &StoredDocument) -> String {
     let kind = document.kind.strip_prefix("foreign/").unwrap_or(&document.kind);
     let first = document.facts.first();
     let limit = first.and_then(|facts| facts.limit.as_deref()).map_or_else(String::new, |limit| format!(", {limit}"));
     let valid = if document.facts.iter().all(|facts| facts.valid) { "" } else { ", invalid" };
-    printable(&format!("{kind}{limit}{valid}"))
+    printable_line(&format!("{kind}{limit}{valid}"))
 }
 
-fn limit(facts: &StoredFacts) -> Option<String> {
+fn limit_label(facts: &StoredFacts) -> Option<String> {
     let kind = facts.limit.as_deref()?;
     Some(facts.cause.as_deref().map_or_else(|| kind.to_owned(), |cause| format!("{kind}/{cause}")))
 }
@@ -73,12 +75,12 @@ pub(crate) fn short_id(id: &str) -> &str {
 }
 
 /// Returns a time in RFC 3339 to the minute.
-fn minute(started: &str) -> String {
+fn cut_to_minute(started: &str) -> String {
     started.chars().take("2026-03-12T10:00".len()).collect::<String>().replace('T', " ")
 }
 
 /// Returns one document with all that is known of it.
-pub fn stored_document(document: &StoredDocument, style: Style) -> String {
+pub fn stored_document(document: &StoredDocument, style: TextStyle) -> String {
     let mut text = style.bold(&document.id) + "\n";
     let thinned = if document.thinned { ", samples or body removed" } else { "" };
     let lines = [
@@ -93,23 +95,23 @@ pub fn stored_document(document: &StoredDocument, style: Style) -> String {
         ("BLAKE3", document.blake3.clone()),
     ];
     for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
-        text += &format!("  {name:<9} {}\n", printable(value));
+        text += &format!("  {name:<9} {}\n", printable_line(value));
     }
-    document.facts.iter().for_each(|facts| text += &figures(facts, style));
+    document.facts.iter().for_each(|facts| text += &stored_figures(facts, style));
     text
 }
 
-fn figures(facts: &StoredFacts, style: Style) -> String {
-    let step = if facts.step.is_empty() { String::new() } else { format!("{}: ", printable(&facts.step)) };
+fn stored_figures(facts: &StoredFacts, style: TextStyle) -> String {
+    let step = if facts.step.is_empty() { String::new() } else { format!("{}: ", printable_line(&facts.step)) };
     let valid = if facts.valid { "" } else { " (invalid)" };
-    let mut text = heading(style, &format!("{step}{}{valid}", direction(facts.direction)));
+    let mut text = heading_line(style, &format!("{step}{}{valid}", direction_name(facts.direction)));
     let percent = |share: Option<Ratio>| share.map(|share| share.to_string());
     let span = |span: Option<Span>| span.map(|span| span.to_string());
     let bytes = |bytes: Option<ByteCount>| bytes.map(|bytes| bytes.to_string());
     let lines = [
         ("rate", facts.rate.map(|rate| rate.to_string())),
         ("after the ramp", facts.steady.map(|rate| rate.to_string())),
-        ("limit", limit(facts)),
+        ("limit", limit_label(facts)),
         ("share of time", percent(facts.share)),
         ("RTT without load", span(facts.rtt_idle)),
         ("RTT under load", span(facts.rtt_loaded)),
@@ -126,12 +128,12 @@ fn figures(facts: &StoredFacts, style: Style) -> String {
         ("CPU of receiver", percent(facts.cpu_receiver)),
     ];
     for (name, value) in lines.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-        text += &format!("  {name:<19} {}\n", printable(&value));
+        text += &format!("  {name:<19} {}\n", printable_line(&value));
     }
     text
 }
 
-pub(crate) const fn direction(direction: Direction) -> &'static str {
+pub(crate) const fn direction_name(direction: Direction) -> &'static str {
     match direction {
         Direction::Upload => "upload",
         Direction::Download => "download",
@@ -140,11 +142,11 @@ pub(crate) const fn direction(direction: Direction) -> &'static str {
 }
 
 /// Returns a line for each file of an import, and the error of each that was refused.
-pub fn imported(files: &[ImportedFile], style: Style) -> String {
+pub fn imported_files(files: &[ImportedFile], style: TextStyle) -> String {
     let line = |file: &ImportedFile| {
-        let name = printable(&file.file);
+        let name = printable_line(&file.file);
         if let Some(error) = &file.error {
-            return wrapped(&format!("{name}: {error}"), 0, |line| style.bad(line));
+            return wrap_text(&format!("{name}: {error}"), 0, |line| style.mark_failure(line));
         }
         let new = file.ids.len() as u64 - file.known - file.restored;
         let kind = file.kind.as_deref().unwrap_or_default();
@@ -153,7 +155,7 @@ pub fn imported(files: &[ImportedFile], style: Style) -> String {
         let also = [(file.restored, "whole again"), (file.known, "known already")];
         let also = also.into_iter().filter(|(count, _)| *count > 0);
         let also = also.fold(String::new(), |text, (count, what)| text + &format!(", {count} {what}"));
-        wrapped(&format!("{name}: {new} kept{also} ({kind}; {}{more})", ids.join(", ")), 0, str::to_owned)
+        wrap_text(&format!("{name}: {new} kept{also} ({kind}; {}{more})", ids.join(", ")), 0, str::to_owned)
     };
     files.iter().map(line).collect()
 }
@@ -162,61 +164,61 @@ pub fn imported(files: &[ImportedFile], style: Style) -> String {
 const MAX_IDS: usize = 3;
 
 /// Returns the result of a check.
-pub fn archive_check(check: &ArchiveCheck, style: Style) -> String {
+pub fn archive_check(check: &ArchiveCheck, style: TextStyle) -> String {
     let mut text = String::new();
     for damaged in &check.damaged {
-        text += &wrapped(&format!("{} is damaged: {}", damaged.id, damaged.why), 0, |line| style.bad(line));
+        text += &wrap_text(&format!("{} is damaged: {}", damaged.id, damaged.why), 0, |line| style.mark_failure(line));
     }
     for error in &check.database {
-        text += &wrapped(&format!("database: {}", printable(error)), 0, |line| style.bad(line));
+        text += &wrap_text(&format!("database: {}", printable_line(error)), 0, |line| style.mark_failure(line));
     }
     let stale = match (check.stale, check.repaired) {
         (0, _) => String::new(),
         (count, true) => format!("; facts of {count} derived again"),
         (count, false) => format!("; facts of {count} are stale: --repair derives them again"),
     };
-    text + &format!("{}, {} damaged{stale}\n", counted(check.documents, "document"), check.damaged.len())
+    text + &format!("{}, {} damaged{stale}\n", count_noun(check.documents, "document"), check.damaged.len())
 }
 
 /// Returns the result of thinning.
 pub fn archive_thinned(thinned: &ArchiveThinned) -> String {
     let ArchiveThinned { samples, bodies, freed } = thinned;
-    format!("samples of {} removed, whole bodies of {bodies}, {freed}\n", counted(samples, "document"))
+    format!("samples of {} removed, whole bodies of {bodies}, {freed}\n", count_noun(samples, "document"))
 }
 
 /// Days of a series that are shown, the newest.
 const MAX_DAYS: usize = 31;
 
 /// Returns the history of one host: for each series the medians by day, and the changes.
-pub fn history(history: &HistoryReport, style: Style) -> String {
+pub fn history_text(history: &HistoryReport, style: TextStyle) -> String {
     if history.series.is_empty() {
-        return format!("no runs towards {} are kept\n", printable(&history.host));
+        return format!("no runs towards {} are kept\n", printable_line(&history.host));
     }
     history.series.iter().map(|series| one_series(series, style)).collect()
 }
 
-fn one_series(series: &HistorySeries, style: Style) -> String {
-    let way = direction(series.direction);
+fn one_series(series: &HistorySeries, style: TextStyle) -> String {
+    let way = direction_name(series.direction);
     let runs = series.points.len();
-    let title = format!("{}, {way}: {} ({})", series.path_key, series.request_key, counted(runs, "run"));
-    let mut text = heading(style, &printable(&title));
+    let title = format!("{}, {way}: {} ({})", series.path_key, series.request_key, count_noun(runs, "run"));
+    let mut text = heading_line(style, &printable_line(&title));
     for change in &series.changes {
-        text += &wrapped(&change.sentence, 2, str::to_owned);
+        text += &wrap_text(&change.sentence, 2, str::to_owned);
     }
     if let Some(sentence) = no_change(series) {
-        text += &wrapped(&sentence, 2, str::to_owned);
+        text += &wrap_text(&sentence, 2, str::to_owned);
     }
-    let mut table = Table::new(&[
-        ("day (UTC)", Align::Left),
-        ("runs", Align::Right),
-        ("median", Align::Right),
-        ("least", Align::Right),
-        ("idle RTT", Align::Right),
-        ("limit", Align::Left),
+    let mut table = TextTable::new(&[
+        ("day (UTC)", ColumnAlignment::Left),
+        ("runs", ColumnAlignment::Right),
+        ("median", ColumnAlignment::Right),
+        ("least", ColumnAlignment::Right),
+        ("idle RTT", ColumnAlignment::Right),
+        ("limit", ColumnAlignment::Left),
     ]);
     let skipped = series.days.len().saturating_sub(MAX_DAYS);
     for day in series.days.iter().skip(skipped) {
-        table.row([
+        table.push_row([
             day.date.clone(),
             day.runs.to_string(),
             day.rate.to_string(),
@@ -227,7 +229,7 @@ fn one_series(series: &HistorySeries, style: Style) -> String {
     }
     text += &table.without_unknown().render(2, |head| style.dim(head));
     if skipped > 0 {
-        text += &format!("  {} not shown\n", counted(skipped, "earlier day"));
+        text += &format!("  {} not shown\n", count_noun(skipped, "earlier day"));
     }
     text
 }
@@ -243,13 +245,13 @@ pub(crate) fn no_change(series: &HistorySeries) -> Option<String> {
         Some(least) => format!(
             "No change of the rate: one of {:.0} % or more, with {} of the {runs} runs or more on either side, would \
              have been found.",
-            least.percent().ceil(),
+            least.as_percent().ceil(),
             MIN_RUNS_WITH_CHANGE / 2
         ),
         None if runs < MIN_RUNS_WITH_CHANGE => {
             format!(
                 "{} cannot show a change of the rate: that takes {MIN_RUNS_WITH_CHANGE}.",
-                counted(runs, "valid run")
+                count_noun(runs, "valid run")
             )
         }
         // A document of before that was stated.
@@ -259,7 +261,7 @@ pub(crate) fn no_change(series: &HistorySeries) -> Option<String> {
 
 /// Returns the kind of a limit, without its cause, for which a line has no room.
 fn kind_of(limit: &str) -> String {
-    printable(limit.split('/').next().unwrap_or_default())
+    printable_line(limit.split('/').next().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -286,17 +288,17 @@ mod tests {
 
     #[test]
     fn a_list_fits_a_terminal_and_shows_the_end_of_the_identifier() {
-        let list = stored(&[document()], Style::PLAIN);
+        let list = document_list(&[document()], TextStyle::PLAIN);
         assert!(list.lines().all(|line| line.chars().count() <= 80), "{list}");
         for part in ["5db307ad  2026-03-12 10:00  a-host-with-a-…", "941 Mbit/s", "invalid"] {
             assert!(list.contains(part), "{list}");
         }
-        assert_eq!(stored(&[], Style::PLAIN), "no documents\n");
+        assert_eq!(document_list(&[], TextStyle::PLAIN), "no documents\n");
     }
 
     #[test]
     fn one_document_has_all_figures_that_are_known_and_no_others() {
-        let text = stored_document(&document(), Style::PLAIN);
+        let text = stored_document(&document(), TextStyle::PLAIN);
         assert!(text.contains("upload (invalid)") && text.contains("receiver-application/window-scale-rewritten"));
         assert!(!text.contains("loss") && !text.contains("campaign"), "{text}");
     }
@@ -330,7 +332,8 @@ mod tests {
             changes: Vec::new(),
             detectable: None,
         };
-        let text = history(&HistoryReport { host: "beta".to_owned(), series: vec![series.clone()] }, Style::PLAIN);
+        let text =
+            history_text(&HistoryReport { host: "beta".to_owned(), series: vec![series.clone()] }, TextStyle::PLAIN);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("(1 run)") && text.contains("day-39") && !text.contains("day-8 "), "{text}");
         assert!(text.contains("1 valid run cannot show a change of the rate: that takes 16."), "{text}");
@@ -338,7 +341,7 @@ mod tests {
         let quiet = HistorySeries { detectable: Some(Ratio::new(0.1234)), ..series };
         let sentence = "No change of the rate: one of 13 % or more, with 8 of the 1 runs or more on either side";
         assert!(no_change(&quiet).is_some_and(|said| said.starts_with(sentence)), "{:?}", no_change(&quiet));
-        let none = history(&HistoryReport { host: "beta".to_owned(), series: Vec::new() }, Style::PLAIN);
+        let none = history_text(&HistoryReport { host: "beta".to_owned(), series: Vec::new() }, TextStyle::PLAIN);
         assert_eq!(none, "no runs towards beta are kept\n");
     }
 }

@@ -4,21 +4,21 @@ use fullpipe_record::{
     Buffer, Calculation, Change, Combination, Estimate, Improvement, Inputs, Leg, Limit, Need, Quantity, Side, Solved,
     Value, WhatIf,
 };
-use fullpipe_units::{ByteCount, counted};
+use fullpipe_units::{ByteCount, count_noun};
 
-use super::prediction::{chart, notes};
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Column, Table, columns_table, or_dash};
+use super::prediction::{assumption_notes, ceiling_chart};
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TableColumn, TextTable, columns_table, or_dash};
 
 /// A calculation: the equation's answer, what the hosts would make of the path and what lifts that, what-ifs, what the
 /// target takes, and the settings that yield the window.
-pub fn calculation(solved: &Calculation, style: Style) -> String {
+pub fn calculation_text(solved: &Calculation, style: TextStyle) -> String {
     [
-        wrapped(&answer(solved), 0, |line| style.bold(line)),
+        wrap_text(&equation_answer(solved), 0, |line| style.bold(line)),
         between_hosts(solved, style),
         what_ifs(&solved.what_ifs, style),
-        takes(solved, style),
-        settings(solved, style),
+        target_needs(solved, style),
+        linux_settings(solved, style),
     ]
     .concat()
 }
@@ -27,11 +27,11 @@ pub fn calculation(solved: &Calculation, style: Style) -> String {
 ///
 /// If the columns are wider than a terminal, first the BDP is left out, then the textbook's rate, then the limit; JSON
 /// and CSV have them all.
-pub fn table(rows: &[Combination], style: Style) -> String {
-    columns_table(columns(rows), &["BDP", "textbook", "limit"]).render(0, |head| style.bold(head))
+pub fn combination_table(rows: &[Combination], style: TextStyle) -> String {
+    columns_table(combination_columns(rows), &["BDP", "textbook", "limit"]).render(0, |head| style.bold(head))
 }
 
-fn answer(solved: &Calculation) -> String {
+fn equation_answer(solved: &Calculation) -> String {
     let Calculation { rtt, window, rate, inputs, .. } = solved;
     let each = inputs.streams.filter(|streams| *streams > 1);
     let each = each.map_or_else(String::new, |streams| format!(" in each of {streams} streams"));
@@ -53,27 +53,27 @@ fn answer(solved: &Calculation) -> String {
     }
 }
 
-fn between_hosts(solved: &Calculation, style: Style) -> String {
-    let mut text = heading(style, "What the hosts make of that path") + &chart(&solved.prediction, style);
-    for line in [improvement(solved), duration(solved)].into_iter().flatten() {
-        text += &wrapped(&line, 4, str::to_owned);
+fn between_hosts(solved: &Calculation, style: TextStyle) -> String {
+    let mut text = heading_line(style, "What the hosts make of that path") + &ceiling_chart(&solved.prediction, style);
+    for line in [improvement_sentence(solved), transfer_duration(solved)].into_iter().flatten() {
+        text += &wrap_text(&line, 4, str::to_owned);
     }
-    text + &notes(&solved.prediction, style)
+    text + &assumption_notes(&solved.prediction, style)
 }
 
 /// Returns the sentence about the changes that raise the rate, or about why there are none; `None` if there is nothing
 /// to say.
-fn improvement(solved: &Calculation) -> Option<String> {
+fn improvement_sentence(solved: &Calculation) -> Option<String> {
     let limit = solved.prediction.limit;
     if let Some(Improvement { changes, after }) = &solved.improvement {
-        let verb = if let [change] = changes.as_slice() { verb(change) } else { "lift" };
-        let list = capitalised(&listed(&changes.iter().map(change).collect::<Vec<_>>(), "and"));
+        let verb = if let [change] = changes.as_slice() { change_verb(change) } else { "lift" };
+        let list = capitalise_first(&join_words(&changes.iter().map(change_phrase).collect::<Vec<_>>(), "and"));
         let short = wants_rate(&solved.inputs) && solved.target.is_some_and(|target| after.kernel_model < target);
         let rest = if short { "; the rest takes more bandwidth" } else { "" };
         return Some(format!("{list} {verb} it to {} ({}){rest}.", after.kernel_model, after.limit.name()));
     }
     if solved.target.is_none() {
-        return larger(limit).filter(|_| solved.inputs.time.is_none());
+        return lifting_change(limit).filter(|_| solved.inputs.time.is_none());
     }
     Some(match (limit, wants_rate(&solved.inputs)) {
         (_, true) if is_met(solved) => "That is enough.".to_owned(),
@@ -84,7 +84,7 @@ fn improvement(solved: &Calculation) -> Option<String> {
 }
 
 /// Returns the change that lifts a limit when no target is given.
-fn larger(limit: Limit) -> Option<String> {
+fn lifting_change(limit: Limit) -> Option<String> {
     let what = match limit {
         Limit::ReceiveWindow => "A larger window lifts it",
         Limit::SendBuffer => "A larger tcp_wmem at the sender lifts it",
@@ -106,7 +106,7 @@ fn is_met(solved: &Calculation) -> bool {
     }
 }
 
-fn duration(solved: &Calculation) -> Option<String> {
+fn transfer_duration(solved: &Calculation) -> Option<String> {
     let (size, time) = (solved.inputs.size?, solved.time?);
     let wanted = match (solved.inputs.time, solved.target) {
         (Some(within), Some(rate)) => format!("; within {within} it takes {rate}"),
@@ -117,26 +117,27 @@ fn duration(solved: &Calculation) -> Option<String> {
 }
 
 /// Returns the needs of the target: those that must all hold, and those of which one is enough.
-fn takes(solved: &Calculation, style: Style) -> String {
+fn target_needs(solved: &Calculation, style: TextStyle) -> String {
     if solved.needs.is_empty() {
         return String::new();
     }
-    let mut text = heading(style, &wanted(solved)) + &needs(["now", "needed"], &solved.needs);
+    let mut text = heading_line(style, &target_title(solved)) + &needs_table(["now", "needed"], &solved.needs);
     let (some, none): (Vec<&Need>, Vec<&Need>) = solved.alone.iter().partition(|need| need.value.is_some());
     if !some.is_empty() {
         let met = some.iter().all(|need| need.met);
         let title =
             if met { "And, with the rest as it is:" } else { "Or, with the rest as it is, one of these alone:" };
-        text += &format!("  {title}\n{}", needs(["", ""], some));
+        text += &format!("  {title}\n{}", needs_table(["", ""], some));
     }
     if !none.is_empty() {
         let names: Vec<String> = none.iter().map(|need| need.quantity.name().to_owned()).collect();
-        text += &wrapped(&format!("No other {} would do alone.", listed(&names, "or")), 2, |line| style.dim(line));
+        text +=
+            &wrap_text(&format!("No other {} would do alone.", join_words(&names, "or")), 2, |line| style.dim(line));
     }
     text
 }
 
-fn wanted(solved: &Calculation) -> String {
+fn target_title(solved: &Calculation) -> String {
     let Inputs { rate, size, time, bandwidth, .. } = &solved.inputs;
     match (rate, size.zip(*time), bandwidth) {
         (Some(rate), ..) => format!("What {rate} of payload takes"),
@@ -146,8 +147,13 @@ fn wanted(solved: &Calculation) -> String {
     }
 }
 
-fn needs<'a>([now, needed]: [&str; 2], needs: impl IntoIterator<Item = &'a Need>) -> String {
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Left), (now, Align::Right), (needed, Align::Left)]);
+fn needs_table<'a>([now, needed]: [&str; 2], needs: impl IntoIterator<Item = &'a Need>) -> String {
+    let mut table = TextTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Left),
+        (now, ColumnAlignment::Right),
+        (needed, ColumnAlignment::Left),
+    ]);
     for need in needs {
         let mark = if need.met { "✓" } else { "✗" };
         let name = need.quantity.name().replace('-', "_");
@@ -157,9 +163,9 @@ fn needs<'a>([now, needed]: [&str; 2], needs: impl IntoIterator<Item = &'a Need>
             Side::OneOf => "",
         };
         let value =
-            need.value.as_ref().map_or("no value will do".to_owned(), |value| format!("{side}{}", shown(value)));
-        let now = or_dash(need.now.as_ref().map(shown));
-        table.row([mark.to_owned(), name, now, format!("{value}{}", where_set(need.quantity))]);
+            need.value.as_ref().map_or("no value will do".to_owned(), |value| format!("{side}{}", value_text(value)));
+        let now = or_dash(need.now.as_ref().map(value_text));
+        table.push_row([mark.to_owned(), name, now, format!("{value}{}", where_set(need.quantity))]);
     }
     table.render(4, str::to_owned)
 }
@@ -174,37 +180,42 @@ fn where_set(quantity: Quantity) -> &'static str {
     }
 }
 
-fn settings(solved: &Calculation, style: Style) -> String {
+fn linux_settings(solved: &Calculation, style: TextStyle) -> String {
     let buffers = &solved.buffers;
     let bytes = |size: ByteCount| format!("{size} ({} bytes)", size.get());
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+    let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
     for (end, setting, size, reason) in [
         ("receiver", "tcp_rmem", buffers.tcp_rmem_max, &buffers.tcp_rmem_reason),
         ("sender", "tcp_wmem", buffers.tcp_wmem_max, &buffers.tcp_wmem_reason),
     ] {
         let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-        table.row([end.to_owned(), format!("{setting} max {}{reason}", bytes(size))]);
+        table.push_row([end.to_owned(), format!("{setting} max {}{reason}", bytes(size))]);
     }
-    table.row(["or fixed".to_owned(), format!("SO_RCVBUF request {}", bytes(buffers.so_rcvbuf))]);
+    table.push_row(["or fixed".to_owned(), format!("SO_RCVBUF request {}", bytes(buffers.so_rcvbuf))]);
     let title = format!("Linux settings with room for a window of {}", bytes(solved.window));
-    let mut text = heading(style, &title) + &table.render(2, str::to_owned);
+    let mut text = heading_line(style, &title) + &table.render(2, str::to_owned);
     if buffers.so_rcvbuf > buffers.rmem_max {
         let cut = format!("The receiver cuts such a request to {} (net.core.rmem_max).", bytes(buffers.rmem_max));
-        text += &wrapped(&cut, 2, |line| style.dim(line));
+        text += &wrap_text(&cut, 2, |line| style.dim(line));
     }
     let payload = format!(
         "Of each packet {} bytes are payload ({} of its bytes on the wire).",
         solved.mss.get(),
         solved.efficiency
     );
-    text + &wrapped(&payload, 2, |line| style.dim(line))
+    text + &wrap_text(&payload, 2, |line| style.dim(line))
 }
 
-fn what_ifs(answers: &[WhatIf], style: Style) -> String {
+fn what_ifs(answers: &[WhatIf], style: TextStyle) -> String {
     if answers.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Right), ("", Align::Left)]);
+    let mut table = TextTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Right),
+        ("", ColumnAlignment::Right),
+        ("", ColumnAlignment::Left),
+    ]);
     for WhatIf { what, estimate, gain, leg } in answers {
         let leg = match leg {
             None => "",
@@ -212,17 +223,17 @@ fn what_ifs(answers: &[WhatIf], style: Style) -> String {
             Some(Leg::Middle) => " between the relays",
         };
         let time = estimate.time.map(|time| format!(", in {time}")).unwrap_or_default();
-        table.row([
+        table.push_row([
             what.clone(),
             estimate.kernel_model.to_string(),
             format!("× {:.2}", gain.get()),
             format!("{}{leg}{time}", estimate.limit.name()),
         ]);
     }
-    heading(style, "What if") + &table.render(2, str::to_owned)
+    heading_line(style, "What if") + &table.render(2, str::to_owned)
 }
 
-fn change(change: &Change) -> String {
+fn change_phrase(change: &Change) -> String {
     match change {
         Change::TcpRmemMax(size) => format!("a tcp_rmem of {size} at the receiver"),
         Change::TcpWmemMax(size) => format!("a tcp_wmem of {size} at the sender"),
@@ -232,7 +243,7 @@ fn change(change: &Change) -> String {
         Change::SocketBuffer(Buffer::Request(size)) => format!("a buffer request of {size}"),
         Change::SocketBuffer(Buffer::Window(size)) => format!("a window of {size}"),
         Change::CongestionControl(name) => format!("congestion control {name}"),
-        Change::Streams(streams) => counted(streams, "stream"),
+        Change::Streams(streams) => count_noun(streams, "stream"),
         Change::Rate(Some(rate)) => format!("{rate} asked of each stream"),
         Change::Rate(None) => "no rate asked of the program".to_owned(),
         Change::MaxPacingRate(Some(pace)) => format!("a maximum pace of {pace} for each stream"),
@@ -244,7 +255,7 @@ fn change(change: &Change) -> String {
         }
         Change::Qdisc { device, kind } => format!("the queueing discipline {kind} on {device}"),
         Change::QueueLength { device, packets } => {
-            format!("room for {} before {device}", counted(packets.get(), "packet"))
+            format!("room for {} before {device}", count_noun(packets.get(), "packet"))
         }
         Change::Offload { device, feature, on } => {
             format!("{feature} {} on {device}", if *on { "on" } else { "off" })
@@ -254,14 +265,14 @@ fn change(change: &Change) -> String {
 }
 
 /// Returns the verb for one change.
-fn verb(change: &Change) -> &'static str {
+fn change_verb(change: &Change) -> &'static str {
     match change {
         Change::Streams(_) | Change::SocketBuffer(Buffer::Automatic) => "lift",
         _ => "lifts",
     }
 }
 
-fn shown(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::Rate(rate) => rate.to_string(),
         Value::Time(time) => time.to_string(),
@@ -269,12 +280,12 @@ fn shown(value: &Value) -> String {
         Value::Bytes(bytes) => bytes.to_string(),
         Value::Share(share) => share.to_string(),
         Value::Count(count) => count.to_string(),
-        Value::Names(names) => listed(names, "or"),
+        Value::Names(names) => join_words(names, "or"),
     }
 }
 
 /// `a, b and c`.
-fn listed(items: &[String], last: &str) -> String {
+fn join_words(items: &[String], last: &str) -> String {
     match items {
         [] => String::new(),
         [one] => one.clone(),
@@ -282,34 +293,34 @@ fn listed(items: &[String], last: &str) -> String {
     }
 }
 
-fn capitalised(text: &str) -> String {
+fn capitalise_first(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// A column for each quantity that differs, and for what the combinations come to.
-fn columns(rows: &[Combination]) -> Vec<Column> {
-    let column = |head, align, cell: &dyn Fn(&Combination) -> String| Column {
+fn combination_columns(rows: &[Combination]) -> Vec<TableColumn> {
+    let column = |head, align, cell: &dyn Fn(&Combination) -> String| TableColumn {
         head,
         align,
         cells: rows.iter().map(cell).collect(),
     };
-    let inputs = INPUTS.into_iter().map(|(head, cell)| column(head, Align::Right, &|row| or_dash(cell(&row.inputs))));
-    let inputs = inputs.filter(Column::differs);
+    let inputs =
+        INPUTS.into_iter().map(|(head, cell)| column(head, ColumnAlignment::Right, &|row| or_dash(cell(&row.inputs))));
+    let inputs = inputs.filter(TableColumn::has_differences);
     let rate = |of: fn(&Estimate) -> fullpipe_units::BitRate| move |row: &Combination| of(&row.estimate).to_string();
     let bdp = rows
         .iter()
         .any(|row| row.bdp.is_some())
-        .then(|| column("BDP", Align::Right, &|row| or_dash(row.bdp.map(|bdp| bdp.to_string()))));
-    let time = rows
-        .iter()
-        .any(|row| row.estimate.time.is_some())
-        .then(|| column("time", Align::Right, &|row| or_dash(row.estimate.time.map(|time| time.to_string()))));
+        .then(|| column("BDP", ColumnAlignment::Right, &|row| or_dash(row.bdp.map(|bdp| bdp.to_string()))));
+    let time = rows.iter().any(|row| row.estimate.time.is_some()).then(|| {
+        column("time", ColumnAlignment::Right, &|row| or_dash(row.estimate.time.map(|time| time.to_string())))
+    });
     let found = [
-        column("textbook", Align::Right, &rate(|found| found.textbook)),
-        column("kernel model", Align::Right, &rate(|found| found.kernel_model)),
+        column("textbook", ColumnAlignment::Right, &rate(|found| found.textbook)),
+        column("kernel model", ColumnAlignment::Right, &rate(|found| found.kernel_model)),
     ];
-    let limit = column("limit", Align::Left, &|row| row.estimate.limit.name().to_owned());
+    let limit = column("limit", ColumnAlignment::Left, &|row| row.estimate.limit.name().to_owned());
     inputs.chain(bdp).chain(found).chain(time).chain([limit]).collect()
 }
 

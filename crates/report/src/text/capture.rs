@@ -1,50 +1,50 @@
 use fullpipe_record::{
     CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, OwnCapture, RedactedFile, StallTimes,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, counted, printable};
+use fullpipe_units::{BitRate, ByteCount, Span, count_noun, printable_line};
 
-use super::course::course;
-use super::diagnosis::{confidence, diagnosis, sentences};
+use super::course::stream_over_time;
+use super::diagnosis::{confidence_percent, diagnosis_text, verdict_sentences};
 use super::measurement::round_trip;
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table};
-use super::two_captures::compared;
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable};
+use super::two_captures::capture_comparison;
 
 /// The connections of a capture: a line each for the `top` with most data, and the one with most at length.
-pub fn capture(report: &CaptureReport, top: usize, style: Style) -> String {
-    let bytes: ByteCount = report.flows.iter().map(FlowReport::bytes).sum();
-    let (name, time) = (printable(&report.name), duration(report.duration));
-    let head = format!("{name}: {}, {bytes} of data in {time}", counted(report.flows.len(), "connection"));
-    let mut text = heading(style, &head);
+pub fn capture_text(report: &CaptureReport, top: usize, style: TextStyle) -> String {
+    let bytes: ByteCount = report.flows.iter().map(FlowReport::total_bytes).sum();
+    let (name, time) = (printable_line(&report.name), flow_duration(report.duration));
+    let head = format!("{name}: {}, {bytes} of data in {time}", count_noun(report.flows.len(), "connection"));
+    let mut text = heading_line(style, &head);
     for note in &report.notes {
-        text += &wrapped(note, 2, |line| style.dim(line));
+        text += &wrap_text(note, 2, |line| style.dim(line));
     }
     let mut flows: Vec<&FlowReport> = report.flows.iter().collect();
-    flows.sort_by_cached_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.number));
+    flows.sort_by_cached_key(|flow| (std::cmp::Reverse(flow.total_bytes()), flow.number));
     if !flows.is_empty() && top > 0 {
         text += "\n";
-        text += &list(&flows[..flows.len().min(top)], style);
+        text += &flow_list(&flows[..flows.len().min(top)], style);
     }
     if flows.len() > top && top > 0 {
         let rest = format!("{} with less data are left out (--top).", flows.len() - top);
-        text += &wrapped(&rest, 2, |line| style.dim(line));
+        text += &wrap_text(&rest, 2, |line| style.dim(line));
     }
     let explained = report.transfers.first().and_then(|transfer| transfer.flows.first());
     let largest = explained.and_then(|number| flows.iter().find(|flow| flow.number == *number));
     if let Some(largest) = largest.or(flows.first()) {
-        text += &compared(report, largest.number, style);
-        text += &flow(largest, &report.transfers, style);
+        text += &capture_comparison(report, largest.number, style);
+        text += &flow_text(largest, &report.transfers, style);
     }
     text
 }
 
 /// Returns the figures of the capture of a test, and the limit that it shows next to that of the
 /// test.
-pub fn own_capture(capture: &OwnCapture, style: Style) -> String {
-    let mut text = heading(style, "Capture");
+pub fn own_capture(capture: &OwnCapture, style: TextStyle) -> String {
+    let mut text = heading_line(style, "Capture");
     let mut held = match capture.packets {
         0 => "No packet of the transfer passed the device: there is no file".to_owned(),
-        packets => format!("{}: {}", printable(&capture.name), counted(packets, "packet")),
+        packets => format!("{}: {}", printable_line(&capture.name), count_noun(packets, "packet")),
     };
     for (count, what) in [(capture.dropped, "dropped by the kernel"), (capture.left_out, "beyond the size of the file")]
     {
@@ -52,14 +52,18 @@ pub fn own_capture(capture: &OwnCapture, style: Style) -> String {
             held += &format!(", {count} {what}");
         }
     }
-    text += &wrapped(&(held + "."), 2, |line| style.dim(line));
+    text += &wrap_text(&(held + "."), 2, |line| style.dim(line));
     let Some(limit) = &capture.limit else { return text };
-    text += &sentences(limit, style);
-    text + &wrapped(&format!("{}; confidence {}.", agreement(capture), confidence(limit.confidence)), 2, str::to_owned)
+    text += &verdict_sentences(limit, style);
+    text + &wrap_text(
+        &format!("{}; confidence {}.", agreement_clause(capture), confidence_percent(limit.confidence)),
+        2,
+        str::to_owned,
+    )
 }
 
 /// Returns a clause that says if a capture and the measurement show the same limit.
-pub(super) fn agreement(capture: &OwnCapture) -> &'static str {
+pub(super) fn agreement_clause(capture: &OwnCapture) -> &'static str {
     match capture.agrees {
         Some(true) => "The packets and the kernel's figures show the same limit",
         Some(false) => "The packets show another limit than the kernel's figures",
@@ -68,31 +72,31 @@ pub(super) fn agreement(capture: &OwnCapture) -> &'static str {
 }
 
 /// Returns a paragraph on the content of a capture that was written anew.
-pub fn redacted(file: &RedactedFile, style: Style) -> String {
+pub fn redaction_text(file: &RedactedFile, style: TextStyle) -> String {
     let left_out = match file.left_out {
         0 => "nothing was left out".to_owned(),
-        count => format!("left out: {}", counted(count, "other packet")),
+        count => format!("left out: {}", count_noun(count, "other packet")),
     };
-    let headers = counted(file.segments, "TCP header");
-    let text = format!("{}: {headers} with other addresses; {left_out}.", printable(&file.name));
-    heading(style, "Redacted") + &wrapped(&text, 2, str::to_owned)
+    let headers = count_noun(file.segments, "TCP header");
+    let text = format!("{}: {headers} with other addresses; {left_out}.", printable_line(&file.name));
+    heading_line(style, "Redacted") + &wrap_text(&text, 2, str::to_owned)
 }
 
 /// The only connection of a capture at length; `None` without any.
-pub fn one_flow(report: &CaptureReport, style: Style) -> Option<String> {
+pub fn one_flow(report: &CaptureReport, style: TextStyle) -> Option<String> {
     let only = report.flows.first()?;
-    Some(compared(report, only.number, style) + &flow(only, &report.transfers, style))
+    Some(capture_comparison(report, only.number, style) + &flow_text(only, &report.transfers, style))
 }
 
-fn list(flows: &[&FlowReport], style: Style) -> String {
-    let right = Align::Right;
+fn flow_list(flows: &[&FlowReport], style: TextStyle) -> String {
+    let right = ColumnAlignment::Right;
     let heads = [("no", right), ("data", right), ("Mbit/s", right), ("again", right)];
-    let mut table = Table::new(&[&heads[..], &[("", Align::Left)]].concat());
+    let mut table = TextTable::new(&[&heads[..], &[("", ColumnAlignment::Left)]].concat());
     for flow in flows {
         let [sender, receiver] = by_direction(flow);
-        table.row([
+        table.push_row([
             flow.number.to_string(),
-            sender.moved().to_string(),
+            sender.moved_bytes().to_string(),
             format!("{:.3}", sender.rate.as_mbps()),
             sender.retransmitted_packets.to_string(),
             format!("{} > {}", sender.address, receiver.address),
@@ -102,54 +106,54 @@ fn list(flows: &[&FlowReport], style: Style) -> String {
 }
 
 /// A connection at length, with the limit of its transfer if that is one of `transfers`.
-fn flow(flow: &FlowReport, transfers: &[CapturedTransfer], style: Style) -> String {
+fn flow_text(flow: &FlowReport, transfers: &[CapturedTransfer], style: TextStyle) -> String {
     let [sender, receiver] = by_direction(flow);
     let head = format!("Connection {}: {} sends to {}", flow.number, sender.address, receiver.address);
-    let mut text = heading(style, &head);
-    let left = Align::Left;
-    let mut table = Table::new(&[("", left), ("", left)]);
-    for (name, value) in rows(flow, sender, receiver) {
-        table.row([name.to_owned(), value]);
+    let mut text = heading_line(style, &head);
+    let left = ColumnAlignment::Left;
+    let mut table = TextTable::new(&[("", left), ("", left)]);
+    for (name, value) in flow_rows(flow, sender, receiver) {
+        table.push_row([name.to_owned(), value]);
     }
     text += &table.render(2, str::to_owned);
     let own = transfers.iter().find(|transfer| transfer.flows.contains(&flow.number));
-    text + &own.map_or_else(String::new, |transfer| course_of(flow, transfer, style) + &limit(transfer, style))
+    text + &own.map_or_else(String::new, |transfer| course_of(flow, transfer, style) + &transfer_limit(transfer, style))
 }
 
 /// Returns the course of a connection, whose stream is its place among those of the transfer.
-fn course_of(flow: &FlowReport, transfer: &CapturedTransfer, style: Style) -> String {
+fn course_of(flow: &FlowReport, transfer: &CapturedTransfer, style: TextStyle) -> String {
     let place = transfer.flows.iter().position(|number| *number == flow.number);
     let (Some(stream), Some(evidence)) = (place, &transfer.diagnosis.evidence) else { return String::new() };
     let own = evidence.sender_samples.iter().filter(|sample| usize::from(sample.stream) == stream);
-    course(&own.collect::<Vec<_>>(), style)
+    stream_over_time(&own.collect::<Vec<_>>(), style)
 }
 
 /// Returns the limit of a transfer, and what would help.
-fn limit(transfer: &CapturedTransfer, style: Style) -> String {
+fn transfer_limit(transfer: &CapturedTransfer, style: TextStyle) -> String {
     let numbers: Vec<String> = transfer.flows.iter().map(u64::to_string).collect();
     let together = match numbers.len() {
         1 => String::new(),
-        _ => wrapped(&format!("Judged together: connections {}.", numbers.join(", ")), 2, |line| style.dim(line)),
+        _ => wrap_text(&format!("Judged together: connections {}.", numbers.join(", ")), 2, |line| style.dim(line)),
     };
-    together + &diagnosis(&transfer.diagnosis, BitRate::ZERO, style)
+    together + &diagnosis_text(&transfer.diagnosis, BitRate::ZERO, style)
 }
 
-fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'static str, String)> {
-    let mut rows = vec![("captured", captured(flow, sender, receiver)), ("data", data(flow, sender))];
+fn flow_rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'static str, String)> {
+    let mut rows = vec![("captured", capture_point(flow, sender, receiver)), ("data", sent_data(flow, sender))];
     if let Some(rtt) = sender.rtt {
         let [least, median, p90, most] = [rtt.least, rtt.median, rtt.p90, rtt.most].map(round_trip);
         rows.push(("RTT", format!("{least} least, {median} median, {p90} for nine of ten, {most} most")));
     }
     if let Some(bursts) = sender.bursts {
-        let share = bursts.share.percent();
+        let share = bursts.share.as_percent();
         rows.push(("bursts", format!("pass the path at {} ({share:.0} % of the data)", bursts.rate)));
     }
     if let Some(window) = receiver.window {
         let closed = match window.zero {
             0 => String::new(),
-            count => format!(", closed in {}", counted(count, "packet")),
+            count => format!(", closed in {}", count_noun(count, "packet")),
         };
-        let share = window.settled_share.percent();
+        let share = window.settled_share.as_percent();
         let settled = format!("settled at {} ({share:.0} % of the later half)", window.settled);
         let sizes = format!("{settled}, {} first, {} most", window.first, window.most);
         let text = if window.is_unscaled { "of a scale that no SYN shows".to_owned() } else { sizes };
@@ -160,7 +164,7 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
         rows.push(("in flight", format!("{} at most, as seen from here", sender.flight)));
     }
     if sender.packets > 0 {
-        let packets = counted(sender.retransmitted_packets, "packet");
+        let packets = count_noun(sender.retransmitted_packets, "packet");
         rows.push(("retransmitted", format!("{packets}, {}", sender.retransmitted_bytes)));
     }
     if sender.mss.or(receiver.mss).is_none() && sender.data_packets > 0 {
@@ -178,7 +182,7 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
         rows.push(("never came", format!("{} that the sender had sent by then", sender.unseen)));
     }
     if flow.has_handshake {
-        rows.push(("options", format!("sender: {}; receiver: {}", options(sender), options(receiver))));
+        rows.push(("options", format!("sender: {}; receiver: {}", tcp_options(sender), tcp_options(receiver))));
     }
     if flow.overhead > ByteCount::ZERO {
         rows.push(("tunnels", format!("add {} B to each packet", flow.overhead.get())));
@@ -189,7 +193,7 @@ fn rows(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> Vec<(&'stati
 /// Returns the times in which an end sent nothing; `None` where each is below a tenth of a second.
 fn stalls(times: &StallTimes) -> Option<String> {
     const MIN_SHOWN: Span = Span::from_millis(100);
-    let timeouts = format!("before {} by timeout", counted(times.timeout_count, "retransmission"));
+    let timeouts = format!("before {} by timeout", count_noun(times.timeout_count, "retransmission"));
     let stalls = [
         (times.timeouts, timeouts.as_str()),
         (times.closed_window, "while the window was closed"),
@@ -198,12 +202,12 @@ fn stalls(times: &StallTimes) -> Option<String> {
         (times.after_data, "after its last data"),
     ];
     let shown = stalls.into_iter().filter(|(time, _)| *time >= MIN_SHOWN);
-    let texts: Vec<String> = shown.map(|(time, text)| format!("{} {text}", duration(time))).collect();
+    let texts: Vec<String> = shown.map(|(time, text)| format!("{} {text}", flow_duration(time))).collect();
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-fn data(flow: &FlowReport, sender: &FlowEnd) -> String {
-    let (moved, rate, time) = (sender.moved(), sender.rate, duration(flow.duration));
+fn sent_data(flow: &FlowReport, sender: &FlowEnd) -> String {
+    let (moved, rate, time) = (sender.moved_bytes(), sender.rate, flow_duration(flow.duration));
     match sender.packets {
         0 => format!("{moved} that were acknowledged, {rate} in {time}"),
         _ => format!("{moved} in {}, {rate} in {time}", packets_with_data(sender)),
@@ -212,7 +216,7 @@ fn data(flow: &FlowReport, sender: &FlowEnd) -> String {
 
 /// Returns the number of packets with data, and that of the segments in them where offloads of a host joined several.
 fn packets_with_data(sender: &FlowEnd) -> String {
-    let packets = counted(sender.data_packets, "packet");
+    let packets = count_noun(sender.data_packets, "packet");
     let segments = sender.bytes.get().div_ceil(sender.segment_size.get().max(1));
     if sender.largest > sender.segment_size && segments > sender.data_packets {
         format!("{packets}, which offloads made of {segments} segments")
@@ -221,8 +225,8 @@ fn packets_with_data(sender: &FlowEnd) -> String {
     }
 }
 
-fn captured(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> String {
-    let sender_is_first = flow.sender() == 0;
+fn capture_point(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> String {
+    let sender_is_first = flow.sender_index() == 0;
     let place = match (flow.point, sender_is_first) {
         (Some(CapturePoint::First), true) | (Some(CapturePoint::Second), false) => "at the sender",
         (Some(CapturePoint::First), false) | (Some(CapturePoint::Second), true) => "at the receiver",
@@ -238,7 +242,7 @@ fn captured(flow: &FlowReport, sender: &FlowEnd, receiver: &FlowEnd) -> String {
     format!("{place}, {since}{only}")
 }
 
-fn options(end: &FlowEnd) -> String {
+fn tcp_options(end: &FlowEnd) -> String {
     if end.syns == 0 {
         return "not captured".to_owned();
     }
@@ -255,11 +259,11 @@ fn options(end: &FlowEnd) -> String {
 
 /// Returns the end that sent more data, and the other.
 fn by_direction(flow: &FlowReport) -> [&FlowEnd; 2] {
-    let sender = flow.sender();
+    let sender = flow.sender_index();
     [&flow.ends[sender], &flow.ends[1 - sender]]
 }
 
-fn duration(span: Span) -> String {
+fn flow_duration(span: Span) -> String {
     if span < Span::from_secs(1) { round_trip(span) } else { format!("{:.1} s", span.as_secs_f64()) }
 }
 
@@ -334,7 +338,7 @@ mod tests {
 
     #[test]
     fn no_line_is_longer_than_a_terminal_even_with_long_addresses() {
-        let text = capture(&report(), 1, Style::PLAIN);
+        let text = capture_text(&report(), 1, TextStyle::PLAIN);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         for part in [
             "2 connections",
@@ -364,7 +368,7 @@ mod tests {
             ..StallTimes::default()
         };
         receiver.window = receiver.window.map(|window| AdvertisedWindow { is_unscaled: true, zero: 7, ..window });
-        let text = capture(&report, 1, Style::PLAIN);
+        let text = capture_text(&report, 1, TextStyle::PLAIN);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let text = unwrapped(&text);
         let times = "sent nothing 256.0 s before 4 retransmissions by timeout, 2.5 s while the window was closed";
@@ -388,8 +392,8 @@ mod tests {
             dscp: 0,
         };
         let end = FlowEnd { syns: 1, mss: Some(ByteCount::new(1460)), syn: Some(syn), ..FlowEnd::default() };
-        assert_eq!(options(&end), "MSS 1460, the rest was cut off");
-        assert_eq!(options(&FlowEnd { syn: None, ..end }), "MSS 1460, no scale");
+        assert_eq!(tcp_options(&end), "MSS 1460, the rest was cut off");
+        assert_eq!(tcp_options(&FlowEnd { syn: None, ..end }), "MSS 1460, no scale");
     }
 
     /// Returns a text without its breaks of lines.
@@ -403,7 +407,7 @@ mod tests {
             let mut report = report();
             report.flows.truncate(1);
             edit(&mut report.flows[0]);
-            unwrapped(&capture(&report, 1, Style::PLAIN))
+            unwrapped(&capture_text(&report, 1, TextStyle::PLAIN))
         };
         let data = shown(|flow| {
             flow.ends[1] = FlowEnd { address: flow.ends[1].address.clone(), ..FlowEnd::default() };
@@ -429,7 +433,7 @@ mod tests {
             (ByteCount::new(1448 * 32_962), ByteCount::new(1448), ByteCount::new(64_000));
         sender.data_packets = 1_866;
         report.flows.truncate(1);
-        let text = capture(&report, 1, Style::PLAIN);
+        let text = capture_text(&report, 1, TextStyle::PLAIN);
         assert!(unwrapped(&text).contains("in 1866 packets, which offloads made of 32962 segments"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
@@ -440,13 +444,16 @@ mod tests {
         for flow in &mut report.flows {
             (flow.ends[0].mss, flow.ends[0].segment_size) = (None, ByteCount::new(8_948));
         }
-        assert!(capture(&report, 1, Style::PLAIN).contains("of 8948 B, as the packets show it"));
+        assert!(capture_text(&report, 1, TextStyle::PLAIN).contains("of 8948 B, as the packets show it"));
     }
 
     #[test]
     fn an_empty_capture_is_stated_in_a_line() {
-        let text =
-            capture(&CaptureReport { name: "empty.pcap".to_owned(), ..CaptureReport::default() }, 10, Style::PLAIN);
+        let text = capture_text(
+            &CaptureReport { name: "empty.pcap".to_owned(), ..CaptureReport::default() },
+            10,
+            TextStyle::PLAIN,
+        );
         assert_eq!(text.trim(), "empty.pcap: 0 connections, 0 B of data in 0 s");
     }
 }

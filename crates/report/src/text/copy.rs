@@ -1,12 +1,12 @@
 //! Copies of files.
 
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, counted};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, count_noun};
 
 use super::style::paragraph;
 
 /// Returns the summary of a copy, a line for each fact.
-pub fn copied(done: &CopyReport) -> String {
+pub fn copy_summary(done: &CopyReport) -> String {
     let mut text = String::new();
     for failure in &done.failures {
         text += &format!("not copied: {failure}\n");
@@ -15,16 +15,16 @@ pub fn copied(done: &CopyReport) -> String {
     if unlisted > 0 {
         text += &format!("not copied: {unlisted} more\n");
     }
-    text + &counts(done) + &path(done)
+    text + &copy_counts(done) + &copy_path(done)
 }
 
-fn counts(done: &CopyReport) -> String {
+fn copy_counts(done: &CopyReport) -> String {
     let CopyReport { bytes, transferred, duration, .. } = done;
-    let files = counted(done.files, "file");
-    let present = listed(done.present, "there already");
-    let left_out = listed(done.left_out, "left out");
+    let files = count_noun(done.files, "file");
+    let present = nonzero_count(done.present, "there already");
+    let left_out = nonzero_count(done.left_out, "left out");
     if done.dry_run {
-        let deleted = listed(done.deleted, "would be deleted");
+        let deleted = nonzero_count(done.deleted, "would be deleted");
         return paragraph(&format!("{files} with {bytes} would be copied{present}{left_out}{deleted}"), 0);
     }
     let resumed = bytes.saturating_sub(*transferred);
@@ -32,20 +32,20 @@ fn counts(done: &CopyReport) -> String {
         ByteCount::ZERO => String::new(),
         bytes => format!(", {bytes} of it before"),
     };
-    let deleted = listed(done.deleted, "deleted");
+    let deleted = nonzero_count(done.deleted, "deleted");
     let digest = done.digest.as_ref().map_or_else(String::new, |digest| format!("blake3 {digest}\n"));
     let verified = if done.files > 0 { "; every byte is verified and durable" } else { "" };
     let line = format!("{files} with {bytes}{resumed} in {duration}{verified}{present}{left_out}{deleted}");
     paragraph(&line, 0) + &digest
 }
 
-fn path(done: &CopyReport) -> String {
+fn copy_path(done: &CopyReport) -> String {
     let Some(transport) = done.transport else { return String::new() };
     let transport = match transport {
         CopyTransport::Ssh => "inside ssh".to_owned(),
         CopyTransport::Call => "on the connection of the call".to_owned(),
         CopyTransport::Tcp | CopyTransport::TcpFromFarEnd => {
-            format!("on {}", counted(done.streams, "TCP connection"))
+            format!("on {}", count_noun(done.streams, "TCP connection"))
         }
         CopyTransport::Quic | CopyTransport::QuicFromFarEnd => "on a QUIC connection".to_owned(),
     };
@@ -61,9 +61,9 @@ fn path(done: &CopyReport) -> String {
     let rtt = done.rtt.map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
     let CopyReport { rate, set_up, .. } = done;
     let gave_way = done.gave_way.map_or_else(String::new, |part| {
-        format!("scavenging: gave way to other traffic {:.0} % of the time\n", part.percent())
+        format!("scavenging: gave way to other traffic {:.0} % of the time\n", part.as_percent())
     });
-    let limit = done.limit.map_or_else(String::new, |of| format!("limit: {}\n", limit(of)));
+    let limit = done.limit.map_or_else(String::new, |of| format!("limit: {}\n", copy_limit(of)));
     paragraph(&format!("{rate} {transport}{control}{rtt}{lost}{saved}; {set_up} to connect"), 0) + &gave_way + &limit
 }
 
@@ -78,11 +78,11 @@ pub fn copy_progress(progress: &CopyProgress) -> String {
     format!("{verified} of {wanted} verified, {rate}{left}")
 }
 
-fn listed(count: u64, what: &str) -> String {
+fn nonzero_count(count: u64, what: &str) -> String {
     if count == 0 { String::new() } else { format!(", {count} {what}") }
 }
 
-const fn limit(limit: CopyLimit) -> &'static str {
+const fn copy_limit(limit: CopyLimit) -> &'static str {
     match limit {
         CopyLimit::Source => "the sender's files or processor: most of the time nothing was on its way",
         CopyLimit::Storage => "the receiver, which verifies and writes: its storage or processor",

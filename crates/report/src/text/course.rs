@@ -1,11 +1,11 @@
 //! The course of a transfer as lines of marks.
 
 use fullpipe_record::Sample;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, counted};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, count_noun};
 
 use super::measurement::round_trip;
-use super::style::{Style, heading};
-use super::table::{Align, HEIGHTS, Table};
+use super::style::{TextStyle, heading_line};
+use super::table::{ColumnAlignment, HEIGHTS, TextTable};
 
 /// Marks of a line.
 const MARKS: usize = 34;
@@ -18,69 +18,73 @@ const MIN_GROWTH: f64 = 0.25;
 
 /// Returns the rate, the bytes in flight, the window, the round-trip times and the retransmissions of a stream over
 /// time, each with its least and its most; nothing where there are too few samples.
-pub(crate) fn course(samples: &[&Sample], style: Style) -> String {
+pub(crate) fn stream_over_time(samples: &[&Sample], style: TextStyle) -> String {
     let [Some(first), Some(last)] = [samples.first(), samples.last()] else { return String::new() };
     let (begin, duration) = (first.at, last.at.saturating_sub(first.at));
     if samples.len() < 4 || duration == Span::ZERO {
         return String::new();
     }
-    let bins = Bins { samples, begin, width: duration.as_secs_f64() / MARKS as f64 };
-    let mut table = Table::new(&[("", Align::Left); 3]);
+    let bins = SampleBins { samples, begin, width: duration.as_secs_f64() / MARKS as f64 };
+    let mut table = TextTable::new(&[("", ColumnAlignment::Left); 3]);
     let mut row = |name: &str, marks: String, scale: String| {
-        table.row([name.to_owned(), marks, scale]);
+        table.push_row([name.to_owned(), marks, scale]);
     };
-    let rates = bins.rates();
-    row("rate", marks(&rates, 0.0, most(&rates)), range(&rates, |bps| BitRate::from_bps(bps as u64).to_string()));
+    let rates = bins.bin_rates();
+    row(
+        "rate",
+        height_marks(&rates, 0.0, greatest_value(&rates)),
+        value_range(&rates, |bps| BitRate::from_bps(bps as u64).to_string()),
+    );
     let size = |sample: &Sample, get: fn(&Sample) -> Option<ByteCount>| get(sample).map(|bytes| bytes.get() as f64);
-    let flight = bins.highest(|sample| size(sample, Sample::outstanding));
-    let window = bins.highest(|sample| size(sample, |sample| sample.tcp.snd_wnd));
-    let [flight_most, window_most] = [most(&flight), most(&window)];
+    let flight = bins.highest_values(|sample| size(sample, Sample::outstanding_bytes));
+    let window = bins.highest_values(|sample| size(sample, |sample| sample.tcp.snd_wnd));
+    let [flight_most, window_most] = [greatest_value(&flight), greatest_value(&window)];
     let is_comparable = window_most <= flight_most * COMPARABLE;
     let top = |own: f64| if is_comparable { flight_most.max(window_most) } else { own };
     let bytes = |value: f64| format!("{value:.0} B");
     if !flight.is_empty() {
-        row("in flight", marks(&flight, 0.0, top(flight_most)), range(&flight, bytes));
+        row("in flight", height_marks(&flight, 0.0, top(flight_most)), value_range(&flight, bytes));
     }
     if !window.is_empty() {
-        row("window", marks(&window, 0.0, top(window_most)), range(&window, bytes));
+        row("window", height_marks(&window, 0.0, top(window_most)), value_range(&window, bytes));
     }
-    let rtts = bins.highest(|sample| sample.tcp.rtt.map(Span::as_secs_f64));
+    let rtts = bins.highest_values(|sample| sample.tcp.rtt.map(Span::as_secs_f64));
     if !rtts.is_empty() {
-        let floor = least(&rtts);
-        let top = most(&rtts).max(floor * (1.0 + MIN_GROWTH));
-        row("RTT", marks(&rtts, floor, top), range(&rtts, |secs| round_trip(Span::from_secs_f64(secs))));
+        let floor = least_value(&rtts);
+        let top = greatest_value(&rtts).max(floor * (1.0 + MIN_GROWTH));
+        row("RTT", height_marks(&rtts, floor, top), value_range(&rtts, |secs| round_trip(Span::from_secs_f64(secs))));
     }
-    let (again, packets) = bins.retransmitted();
+    let (again, packets) = bins.retransmission_marks();
     if packets > 0 {
-        row("retransmitted", again, counted(packets, "packet"));
+        row("retransmitted", again, count_noun(packets, "packet"));
     }
-    let each = format!("Course: {:.1} s, {} a mark", duration.as_secs_f64(), span(bins.width));
-    heading(style, &each) + &table.render(2, str::to_owned)
+    let each = format!("Course: {:.1} s, {} a mark", duration.as_secs_f64(), seconds_label(bins.width));
+    heading_line(style, &each) + &table.render(2, str::to_owned)
 }
 
-fn span(secs: f64) -> String {
+fn seconds_label(secs: f64) -> String {
     if secs < 1.0 { format!("{:.0} ms", secs * 1e3) } else { format!("{secs:.1} s") }
 }
 
 /// The samples of each mark.
-struct Bins<'s> {
+struct SampleBins<'s> {
     samples: &'s [&'s Sample],
     begin: Span,
     /// Seconds.
     width: f64,
 }
 
-impl Bins<'_> {
-    fn index(&self, sample: &Sample) -> usize {
+impl SampleBins<'_> {
+    fn bin_index(&self, sample: &Sample) -> usize {
         let since = sample.at.saturating_sub(self.begin).as_secs_f64();
         ((since / self.width) as usize).min(MARKS - 1)
     }
 
     /// Returns the highest value in each; one without any has that of the one before. Empty if there is none at all.
-    fn highest(&self, value: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
+    fn highest_values(&self, value: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
         let mut found = [None; MARKS];
         for sample in self.samples {
-            let place = &mut found[self.index(sample)];
+            let place = &mut found[self.bin_index(sample)];
             *place = value(sample).into_iter().chain(*place).reduce(f64::max);
         }
         let first = found.iter().flatten().next().copied();
@@ -92,7 +96,7 @@ impl Bins<'_> {
     }
 
     /// Returns the bits per second in each.
-    fn rates(&self) -> Vec<f64> {
+    fn bin_rates(&self) -> Vec<f64> {
         let edges: Vec<f64> = (0..=MARKS).map(|edge| self.bytes_at(edge as f64 * self.width)).collect();
         edges.windows(2).map(|pair| (pair[1] - pair[0]) * 8.0 / self.width).collect()
     }
@@ -111,13 +115,13 @@ impl Bins<'_> {
     }
 
     /// Returns a cross for each in which packets were retransmitted, and their number.
-    fn retransmitted(&self) -> (String, u64) {
+    fn retransmission_marks(&self) -> (String, u64) {
         let mut marks = ['·'; MARKS];
         let mut before = 0;
         for sample in self.samples {
             let now = sample.tcp.total_retrans.map_or(before, SegCount::get);
             if now > before {
-                marks[self.index(sample)] = '×';
+                marks[self.bin_index(sample)] = '×';
             }
             before = now.max(before);
         }
@@ -125,7 +129,7 @@ impl Bins<'_> {
     }
 }
 
-fn marks(values: &[f64], low: f64, high: f64) -> String {
+fn height_marks(values: &[f64], low: f64, high: f64) -> String {
     let height = |value: &f64| {
         let share = (value - low) / (high - low).max(f64::MIN_POSITIVE);
         HEIGHTS[((share * HEIGHTS.len() as f64) as usize).min(HEIGHTS.len() - 1)]
@@ -133,15 +137,15 @@ fn marks(values: &[f64], low: f64, high: f64) -> String {
     values.iter().map(height).collect()
 }
 
-fn range(values: &[f64], text: impl Fn(f64) -> String) -> String {
-    format!("{} to {}", text(least(values)), text(most(values)))
+fn value_range(values: &[f64], text: impl Fn(f64) -> String) -> String {
+    format!("{} to {}", text(least_value(values)), text(greatest_value(values)))
 }
 
-fn least(values: &[f64]) -> f64 {
+fn least_value(values: &[f64]) -> f64 {
     values.iter().copied().reduce(f64::min).unwrap_or_default()
 }
 
-fn most(values: &[f64]) -> f64 {
+fn greatest_value(values: &[f64]) -> f64 {
     values.iter().copied().reduce(f64::max).unwrap_or_default()
 }
 
@@ -178,7 +182,7 @@ mod tests {
     #[test]
     fn each_line_shows_the_course_with_its_scale() {
         let samples = samples();
-        let text = course(&samples.iter().collect::<Vec<_>>(), Style::PLAIN);
+        let text = stream_over_time(&samples.iter().collect::<Vec<_>>(), TextStyle::PLAIN);
         let lines: Vec<&str> = text.lines().skip(1).collect();
         let half = MARKS / 2;
         assert_eq!(lines[0], "Course: 10.0 s, 294 ms a mark");
@@ -198,7 +202,7 @@ mod tests {
         for sample in &mut samples {
             (sample.tcp.unacked, sample.tcp.bytes_acked) = (None, None);
         }
-        let text = course(&samples.iter().collect::<Vec<_>>(), Style::PLAIN);
+        let text = stream_over_time(&samples.iter().collect::<Vec<_>>(), TextStyle::PLAIN);
         assert!(text.contains("rate") && !text.contains("in flight"), "{text}");
     }
 
@@ -206,9 +210,9 @@ mod tests {
     fn few_samples_have_no_course() {
         let samples = samples();
         for count in [0, 1, 3] {
-            assert_eq!(course(&samples.iter().take(count).collect::<Vec<_>>(), Style::PLAIN), "");
+            assert_eq!(stream_over_time(&samples.iter().take(count).collect::<Vec<_>>(), TextStyle::PLAIN), "");
         }
         let at_once = vec![&samples[0]; 9];
-        assert_eq!(course(&at_once, Style::PLAIN), "");
+        assert_eq!(stream_over_time(&at_once, TextStyle::PLAIN), "");
     }
 }

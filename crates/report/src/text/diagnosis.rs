@@ -4,12 +4,12 @@ use fullpipe_record::{
     At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Direction, Forecast, KernelDefect, Limit, Remedy,
     RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
 };
-use fullpipe_units::{BitRate, Ratio, printable};
+use fullpipe_units::{BitRate, Ratio, printable_line};
 use serde::Serialize;
 
-use super::measurement::{round_trip, rounded};
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table, bar};
+use super::measurement::{round_trip, rounded_time};
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable, value_bar};
 
 /// Characters of the longest bar.
 const BAR: usize = 10;
@@ -22,12 +22,12 @@ const NOTHING_TO_CHANGE: &str = "none";
 
 /// Returns the limit of a transfer, the evidence and the remedies, whose gains are multiples of the rate that was
 /// judged: that of the steady part, or else `mean`.
-pub fn diagnosis(diagnosis: &Diagnosis, mean: BitRate, style: Style) -> String {
+pub fn diagnosis_text(diagnosis: &Diagnosis, mean: BitRate, style: TextStyle) -> String {
     let steady = diagnosis.evidence.as_ref().and_then(|evidence| evidence.steady);
     let present = steady.map_or(mean, |steady| steady.rate);
-    let watched = diagnosis.transfer.as_ref().map_or_else(String::new, |seen| transfer(seen, style));
+    let watched = diagnosis.transfer.as_ref().map_or_else(String::new, |seen| watched_transfer(seen, style));
     let defects: String = diagnosis.defects.iter().map(defect).collect();
-    watched + &limit(&diagnosis.verdict, style) + &defects + &what_would_help(&diagnosis.remedies, present, style)
+    watched + &limit_text(&diagnosis.verdict, style) + &defects + &what_would_help(&diagnosis.remedies, present, style)
 }
 
 /// Returns a known defect of a kernel, in a sentence.
@@ -35,14 +35,14 @@ pub(super) fn defect(defect: &KernelDefect) -> String {
     let KernelDefect { kernel, at, effect, fixed, source } = defect;
     let end = if *at == At::Receiver { "receivers" } else { "senders" };
     let text = format!("Known defect of Linux {kernel} for {end}: {effect}. Linux {fixed} has the fix ({source}).");
-    wrapped(&text, 2, str::to_owned)
+    wrap_text(&text, 2, str::to_owned)
 }
 
 /// Returns the text on the watched connections: their program and their data.
-fn transfer(seen: &Transfer, style: Style) -> String {
+fn watched_transfer(seen: &Transfer, style: TextStyle) -> String {
     let program = match (&seen.program, seen.pid) {
-        (Some(name), Some(pid)) => format!("{} (process {pid})", printable(name)),
-        (Some(name), None) => printable(name),
+        (Some(name), Some(pid)) => format!("{} (process {pid})", printable_line(name)),
+        (Some(name), None) => printable_line(name),
         _ => "A connection".to_owned(),
     };
     let way = if seen.direction == Direction::Download { "receives" } else { "sends" };
@@ -51,29 +51,29 @@ fn transfer(seen: &Transfer, style: Style) -> String {
         many => format!("{many} connections to {}", seen.remote),
     };
     let closed = if seen.closed { "; closed since" } else { "" };
-    let moved = format!("{} in {}: {}{closed}", seen.bytes, rounded(seen.watched), seen.rate);
-    heading(style, &format!("{program} {way}")) + &wrapped(&format!("{connections}: {moved}"), 2, str::to_owned)
+    let moved = format!("{} in {}: {}{closed}", seen.bytes, rounded_time(seen.watched), seen.rate);
+    heading_line(style, &format!("{program} {way}")) + &wrap_text(&format!("{connections}: {moved}"), 2, str::to_owned)
 }
 
-fn limit(verdict: &Verdict, style: Style) -> String {
-    let mut text = heading(style, "Limit");
-    text += &sentences(verdict, style);
-    text += &ceilings(verdict);
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+fn limit_text(verdict: &Verdict, style: TextStyle) -> String {
+    let mut text = heading_line(style, "Limit");
+    text += &verdict_sentences(verdict, style);
+    text += &ceiling_bars(verdict);
+    let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
     for (name, figure) in &verdict.evidence {
-        table.row([name.clone(), figure.clone()]);
+        table.push_row([name.clone(), figure.clone()]);
     }
     text += &table.render(4, |head| style.dim(head));
     for other in &verdict.others {
-        let (kind, cause) = (other.kind.name(), name(other.cause));
-        text += &wrapped(
-            &format!("For {} of the transfer's time: {kind} ({cause}), {}", other.share, place(other.at)),
+        let (kind, cause) = (other.kind.name(), json_name(other.cause));
+        text += &wrap_text(
+            &format!("For {} of the transfer's time: {kind} ({cause}), {}", other.share, limit_place(other.at)),
             2,
             str::to_owned,
         );
     }
-    text += &wrapped(&where_time_went(verdict), 2, str::to_owned);
-    text + &wrapped(&basis(verdict), 2, |line| style.dim(line))
+    text += &wrap_text(&where_time_went(verdict), 2, str::to_owned);
+    text + &wrap_text(&verdict_basis(verdict), 2, |line| style.dim(line))
 }
 
 /// Returns the uses of the time of the transfer that took most of it; nothing where it was not booked.
@@ -82,21 +82,24 @@ fn where_time_went(verdict: &Verdict) -> String {
     let longest = verdict.where_time_went.iter().take(MAX_USES);
     let uses: Vec<String> = longest
         .map(|one| match one.used_for {
-            TransferTimeUse::AfterTransfer => format!("{} {}", one.used_for.text(), rounded(one.time)),
-            used_for => format!("{} {:.0} %", used_for.text(), one.share.percent()),
+            TransferTimeUse::AfterTransfer => format!("{} {}", one.used_for.text(), rounded_time(one.time)),
+            used_for => format!("{} {:.0} %", used_for.text(), one.share.as_percent()),
         })
         .collect();
     if uses.is_empty() { String::new() } else { format!("Where the time went: {}.", uses.join(", ")) }
 }
 
 /// Returns the limit in one sentence and, if the next limit is close, that one in another.
-pub(crate) fn sentences(verdict: &Verdict, style: Style) -> String {
-    let next =
-        verdict.runner_up.as_ref().and_then(next).map_or_else(String::new, |next| wrapped(&next, 2, str::to_owned));
-    wrapped(&verdict.sentence, 2, |line| style.bold(line)) + &next
+pub(crate) fn verdict_sentences(verdict: &Verdict, style: TextStyle) -> String {
+    let next = verdict
+        .runner_up
+        .as_ref()
+        .and_then(runner_up_sentence)
+        .map_or_else(String::new, |next| wrap_text(&next, 2, str::to_owned));
+    wrap_text(&verdict.sentence, 2, |line| style.bold(line)) + &next
 }
 
-fn next(next: &RunnerUp) -> Option<String> {
+fn runner_up_sentence(next: &RunnerUp) -> Option<String> {
     let name = limit_name(next.kind)?;
     match (next.bits_per_second, next.share) {
         (Some(rate), _) => Some(format!("{name} would be next, at {rate}.")),
@@ -124,14 +127,15 @@ pub(crate) const fn limit_name(kind: Limit) -> Option<&'static str> {
 }
 
 /// Returns a bar for every ceiling, the lowest first, the limit marked.
-fn ceilings(verdict: &Verdict) -> String {
+fn ceiling_bars(verdict: &Verdict) -> String {
     let mut ceilings: Vec<(Limit, BitRate)> = verdict.ceilings.iter().map(|(kind, rate)| (*kind, *rate)).collect();
     ceilings.sort_by_key(|(_, rate)| *rate);
     let full = ceilings.last().map_or(0.0, |(_, rate)| rate.as_f64());
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
+    let mut table =
+        TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Right), ("", ColumnAlignment::Left)]);
     for (kind, rate) in ceilings {
         let mark = if kind == verdict.kind { " the limit" } else { "" };
-        table.row([kind.name().to_owned(), at_most_a_terabit(rate), bar(rate.as_f64(), full, BAR) + mark]);
+        table.push_row([kind.name().to_owned(), at_most_a_terabit(rate), value_bar(rate.as_f64(), full, BAR) + mark]);
     }
     table.render(4, str::to_owned)
 }
@@ -143,7 +147,7 @@ fn at_most_a_terabit(rate: BitRate) -> String {
 }
 
 /// Returns the end from which the limit was seen, and the facts that the other end would add.
-fn basis(verdict: &Verdict) -> String {
+fn verdict_basis(verdict: &Verdict) -> String {
     let seen = match verdict.basis {
         Basis::Sender => "Seen from the sending end alone",
         Basis::Receiver => "Seen from the receiving end alone",
@@ -152,14 +156,14 @@ fn basis(verdict: &Verdict) -> String {
     };
     let held = match verdict.kind {
         Limit::Unknown => format!("{seen}."),
-        _ => format!("{seen}, confidence {}; {}.", confidence(verdict.confidence), held_for(verdict.share)),
+        _ => format!("{seen}, confidence {}; {}.", confidence_percent(verdict.confidence), held_for(verdict.share)),
     };
     let more = verdict.other_end_would_show.as_ref().map(|more| format!(" The other end would show: {more}."));
-    held + &candidates(verdict) + &more.unwrap_or_default()
+    held + &candidate_verdicts(verdict) + &more.unwrap_or_default()
 }
 
 /// Returns a confidence, which is never complete.
-pub(crate) fn confidence(confidence: Ratio) -> String {
+pub(crate) fn confidence_percent(confidence: Ratio) -> String {
     /// Above it nothing is distinguished.
     const MAX_PRINTED: f64 = 0.99;
     if confidence.get() > MAX_PRINTED { "over 99 %".to_owned() } else { confidence.to_string() }
@@ -178,7 +182,7 @@ fn held_for(share: Ratio) -> String {
 
 /// Returns the other verdicts that the evidence allows, and what would show which is right; nothing where there are
 /// none.
-fn candidates(verdict: &Verdict) -> String {
+fn candidate_verdicts(verdict: &Verdict) -> String {
     let others: Vec<&str> = verdict.candidates.iter().skip(1).map(|candidate| candidate.name()).collect();
     if others.is_empty() {
         return String::new();
@@ -187,8 +191,8 @@ fn candidates(verdict: &Verdict) -> String {
     format!(" It may as well be {}{which}.", others.join(" or "))
 }
 
-fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> String {
-    let mut text = heading(style, "What would help");
+fn what_would_help(remedies: &[Remedy], present: BitRate, style: TextStyle) -> String {
+    let mut text = heading_line(style, "What would help");
     if remedies.is_empty() {
         return text + "  Nothing that follows from this.\n";
     }
@@ -198,13 +202,13 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> Strin
         return text + "  Nothing to change on the hosts: the link is full.\n";
     }
     for (index, remedy) in remedies.iter().enumerate() {
-        let gain = remedy.predicted.map_or_else(String::new, |forecast| gain(forecast, present));
-        let gain = gain + &remedy.command_time.map_or_else(String::new, shorter);
-        let title = wrapped(&format!("{} ({}){gain}", remedy.id, name(remedy.scope)), 5, str::to_owned);
+        let gain = remedy.predicted.map_or_else(String::new, |forecast| forecast_gain(forecast, present));
+        let gain = gain + &remedy.command_time.map_or_else(String::new, command_time_text);
+        let title = wrap_text(&format!("{} ({}){gain}", remedy.id, json_name(remedy.scope)), 5, str::to_owned);
         // The number takes the place of the first line's indent.
         let numbered = title.replacen("     ", &format!("  {}. ", index + 1), 1);
         text += &numbered.replacen(&remedy.id, &style.bold(&remedy.id), 1);
-        text += &wrapped(&reason(remedy), 5, str::to_owned);
+        text += &wrap_text(&remedy_reason(remedy), 5, str::to_owned);
         for command in &remedy.commands.apply {
             text += &format!("     {}\n", style.dim(command));
         }
@@ -213,14 +217,14 @@ fn what_would_help(remedies: &[Remedy], present: BitRate, style: Style) -> Strin
         }
         for other in &remedy.commands.elsewhere {
             let commands = other.apply.join("; ");
-            text += &wrapped(&format!("on {}: {commands}", other.system.name()), 5, |line| style.dim(line));
+            text += &wrap_text(&format!("on {}: {commands}", other.system.name()), 5, |line| style.dim(line));
         }
     }
     text
 }
 
 /// Returns why a remedy should help, and its price: the round trips that it makes for everyone on the link.
-pub(crate) fn reason(remedy: &Remedy) -> String {
+pub(crate) fn remedy_reason(remedy: &Remedy) -> String {
     let price = remedy.rtt.map_or_else(String::new, |rtt| match rtt.high {
         Some(high) if high <= rtt.low => format!(" Round trips stay at {}.", round_trip(rtt.low)),
         _ => format!(" Round trips under load: {}, for everyone on the link.", round_trips(rtt)),
@@ -237,7 +241,7 @@ fn round_trips(forecast: RttForecast) -> String {
 
 /// Returns a forecast as `: 941.5 Mbit/s predicted (332 Mbit/s to 941.5 Mbit/s), 2.9× the 324.7 Mbit/s measured`, where
 /// `present` is the rate that was measured.
-pub(crate) fn gain(forecast: Forecast, present: BitRate) -> String {
+pub(crate) fn forecast_gain(forecast: Forecast, present: BitRate) -> String {
     let rate = forecast.bits_per_second;
     let times = if present > BitRate::ZERO {
         format!(", {:.1}× the {present} measured", rate.relative_to(present))
@@ -245,11 +249,11 @@ pub(crate) fn gain(forecast: Forecast, present: BitRate) -> String {
         String::new()
     };
     let more = if forecast.capacity_unknown { " or more" } else { "" };
-    format!(": {rate}{more} predicted{}{times}", interval(forecast))
+    format!(": {rate}{more} predicted{}{times}", forecast_interval(forecast))
 }
 
 /// Returns the bounds of a forecast in brackets; nothing where they are close.
-fn interval(forecast: Forecast) -> String {
+fn forecast_interval(forecast: Forecast) -> String {
     if forecast.capacity_unknown {
         format!(" (at least {}; the path's capacity is not known)", forecast.low)
     } else if forecast.high.as_f64() > WIDE * forecast.low.as_f64() {
@@ -260,9 +264,9 @@ fn interval(forecast: Forecast) -> String {
 }
 
 /// Returns the time of the whole command as `; the command 9.12 s → 8.3 s (1.1× as fast)`.
-pub(crate) fn shorter(time: CommandTimeForecast) -> String {
-    let faster = Ratio::of(time.measured.as_secs_f64(), time.predicted.as_secs_f64()).get();
-    format!("; the command {} → {} ({faster:.1}× as fast)", rounded(time.measured), rounded(time.predicted))
+pub(crate) fn command_time_text(time: CommandTimeForecast) -> String {
+    let faster = Ratio::from_quotient(time.measured.as_secs_f64(), time.predicted.as_secs_f64()).get();
+    format!("; the command {} → {} ({faster:.1}× as fast)", rounded_time(time.measured), rounded_time(time.predicted))
 }
 
 /// Returns the commands of a remedy that change the end that is not `here`, without those that change the load.
@@ -273,30 +277,33 @@ pub fn commands_elsewhere(remedy: &Remedy, here: At) -> Vec<&str> {
 }
 
 /// A remedy that was carried out: predicted against measured, and whether it is still in place.
-pub fn trial(trial: &Trial, style: Style) -> String {
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left)]);
-    table.row(["before".to_owned(), trial.before.to_string(), String::new()]);
+pub fn trial_text(trial: &Trial, style: TextStyle) -> String {
+    let mut table =
+        TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Right), ("", ColumnAlignment::Left)]);
+    table.push_row(["before".to_owned(), trial.before.to_string(), String::new()]);
     if let Some(forecast) = trial.predicted {
         let bounds = if forecast.capacity_unknown {
             format!("at least {}; the path's capacity was not known", forecast.low)
         } else {
             format!("{} to {}", forecast.low, forecast.high)
         };
-        table.row(["predicted".to_owned(), forecast.bits_per_second.to_string(), bounds]);
+        table.push_row(["predicted".to_owned(), forecast.bits_per_second.to_string(), bounds]);
     }
-    table.row(["measured".to_owned(), trial.measured.to_string(), of_predicted(trial)]);
+    table.push_row(["measured".to_owned(), trial.measured.to_string(), of_predicted(trial)]);
     let loaded = trial.measurement.rtt.loaded.map_or_else(String::new, |rtt| round_trip(rtt.median));
     if let Some(forecast) = trial.predicted_rtt.filter(|_| !loaded.is_empty()) {
-        table.row(["round trip under load".to_owned(), loaded, format!("predicted: {}", round_trips(forecast))]);
+        table.push_row(["round trip under load".to_owned(), loaded, format!("predicted: {}", round_trips(forecast))]);
     }
-    let mut text = heading(style, &format!("With {}", trial.remedy));
+    let mut text = heading_line(style, &format!("With {}", trial.remedy));
     text += &table.render(2, str::to_owned);
     let now = trial.measurement.limit.as_ref().map_or("unknown", |verdict| verdict.kind.name());
-    text += &wrapped(&format!("The limit is now {now}."), 2, |line| style.bold(line));
+    text += &wrap_text(&format!("The limit is now {now}."), 2, |line| style.bold(line));
     text + &match (&trial.not_undone, trial.kept) {
-        (Some(why), _) => wrapped(&format!("The settings are not all as they were: {why}."), 2, |line| style.bad(line)),
+        (Some(why), _) => {
+            wrap_text(&format!("The settings are not all as they were: {why}."), 2, |line| style.mark_failure(line))
+        }
         (None, true) => "  It was left in place.\n".to_owned(),
-        (None, false) => format!("  {}\n", style.good("It was undone.")),
+        (None, false) => format!("  {}\n", style.mark_success("It was undone.")),
     }
 }
 
@@ -316,10 +323,10 @@ pub fn command_end(end: &CommandEnd) -> String {
         (None, Some(signal)) => format!("by signal {signal}"),
         (None, None) => "in an unknown way".to_owned(),
     };
-    format!("\nThe command ended {how} after {}.\n", rounded(end.ran))
+    format!("\nThe command ended {how} after {}.\n", rounded_time(end.ran))
 }
 
-const fn place(at: At) -> &'static str {
+const fn limit_place(at: At) -> &'static str {
     match at {
         At::Sender => "at the sender",
         At::Receiver => "at the receiver",
@@ -330,7 +337,7 @@ const fn place(at: At) -> &'static str {
 }
 
 /// Returns the name of a value in JSON.
-fn name(of: impl Serialize) -> String {
+fn json_name(of: impl Serialize) -> String {
     serde_json::to_value(of).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
@@ -353,7 +360,7 @@ mod tests {
     #[test]
     fn names_are_those_of_the_json() {
         assert_eq!(
-            (name(fullpipe_record::Cause::SoRcvbuf), name(fullpipe_record::Scope::Socket)),
+            (json_name(fullpipe_record::Cause::SoRcvbuf), json_name(fullpipe_record::Scope::Socket)),
             ("so-rcvbuf".into(), "socket".into())
         );
     }
@@ -362,24 +369,24 @@ mod tests {
     fn a_forecast_states_its_denominator_and_where_it_is_no_bound() {
         let [low, bits_per_second, high] = [4, 8, 17].map(BitRate::from_mbps);
         let forecast = Forecast { bits_per_second, low, high, capacity_unknown: false };
-        let known = gain(forecast, BitRate::from_mbps(4));
+        let known = forecast_gain(forecast, BitRate::from_mbps(4));
         assert_eq!(known, ": 8 Mbit/s predicted (4 Mbit/s to 17 Mbit/s), 2.0× the 4 Mbit/s measured");
         // 8.3 Mbit/s (to 17) were promised over a path of which nothing was known, and 56 came.
-        let unknown = gain(Forecast { capacity_unknown: true, ..forecast }, BitRate::ZERO);
+        let unknown = forecast_gain(Forecast { capacity_unknown: true, ..forecast }, BitRate::ZERO);
         assert_eq!(unknown, ": 8 Mbit/s or more predicted (at least 4 Mbit/s; the path's capacity is not known)");
     }
 
     #[test]
     fn neither_a_confidence_nor_a_share_is_printed_as_all() {
-        assert_eq!(confidence(Ratio::ONE), "over 99 %");
-        assert_eq!(confidence(Ratio::new(0.9)), "90 %");
+        assert_eq!(confidence_percent(Ratio::ONE), "over 99 %");
+        assert_eq!(confidence_percent(Ratio::new(0.9)), "90 %");
         assert_eq!(held_for(Ratio::ONE), "this was the limit throughout");
         assert_eq!(held_for(Ratio::new(0.89)), "it held for 89 % of the judged time");
     }
 
     #[test]
     fn what_would_be_next_is_reported_with_its_figure() {
-        let stated = |kind, bits_per_second, share| next(&RunnerUp { kind, bits_per_second, share });
+        let stated = |kind, bits_per_second, share| runner_up_sentence(&RunnerUp { kind, bits_per_second, share });
         let (rate, share) = (Some(BitRate::from_mbps(350)), Some(fullpipe_units::Ratio::new(0.45)));
         assert_eq!(
             stated(Limit::ReceiveWindow, rate, None).unwrap(),
@@ -394,6 +401,6 @@ mod tests {
 
     #[test]
     fn a_name_cannot_steer_the_terminal() {
-        assert_eq!(printable("\u{1b}[2Jssh"), "\\u{1b}[2Jssh");
+        assert_eq!(printable_line("\u{1b}[2Jssh"), "\\u{1b}[2Jssh");
     }
 }

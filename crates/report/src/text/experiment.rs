@@ -3,66 +3,66 @@
 use fullpipe_record::{Experiment, Path, PathDirection, Prediction, Remedy, Steady, Undone, Verdict};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use super::diagnosis::{gain, reason, sentences};
-use super::measurement::{accuracy, rounded};
+use super::diagnosis::{forecast_gain, remedy_reason, verdict_sentences};
+use super::measurement::{accuracy_percent, rounded_time};
 use super::prediction::under_heading;
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table, or_dash};
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable, or_dash};
 
 /// Time of the loop outside of its two measurements: start of the hosts, round trips before the load, undo.
 const AROUND: Span = Span::from_secs(3);
 
 /// Returns the announcement of at most two measurements, each of which lasts `each`.
-pub fn begins(each: Span, style: Style) -> String {
+pub fn experiment_announcement(each: Span, style: TextStyle) -> String {
     let whole = each * 2 + AROUND;
     let seconds = (whole.as_secs_f64() / 5.0).ceil() * 5.0;
     let title = format!("Two hosts, an emulated path between them, one TCP stream: about {seconds} s.");
-    wrapped(&title, 0, |line| style.bold(line))
+    wrap_text(&title, 0, |line| style.bold(line))
 }
 
 /// The path, and what it should carry.
-pub fn path(path: &Path, expected: &Prediction, style: Style) -> String {
-    let mut text = heading(style, "1. The path, and what it should carry");
+pub fn path_text(path: &Path, expected: &Prediction, style: TextStyle) -> String {
+    let mut text = heading_line(style, "1. The path, and what it should carry");
     if path.forward == path.reverse {
-        text += &wrapped(&describe(&path.forward), 2, str::to_owned);
+        text += &wrap_text(&describe_direction(&path.forward), 2, str::to_owned);
     } else {
-        text += &wrapped(&format!("forward: {}", describe(&path.forward)), 2, str::to_owned);
-        text += &wrapped(&format!("back: {}", describe(&path.reverse)), 2, str::to_owned);
+        text += &wrap_text(&format!("forward: {}", describe_direction(&path.forward)), 2, str::to_owned);
+        text += &wrap_text(&format!("back: {}", describe_direction(&path.reverse)), 2, str::to_owned);
     }
-    if let (Some(bdp), Some(capacity)) = (expected.bdp, capacity(expected)) {
+    if let (Some(bdp), Some(capacity)) = (expected.bdp, expected_capacity(expected)) {
         let need = format!(
             "Round trip {}. To fill it, {bdp} must be under way at any moment (bandwidth × delay), and both hosts must \
              have room for that. Then it carries {capacity} of payload.",
             path.rtt()
         );
-        text += &wrapped(&need, 2, str::to_owned);
+        text += &wrap_text(&need, 2, str::to_owned);
     } else {
-        text += &wrapped(&format!("Round trip {}; no rate limit.", path.rtt()), 2, str::to_owned);
+        text += &wrap_text(&format!("Round trip {}; no rate limit.", path.rtt()), 2, str::to_owned);
     }
     text + &under_heading("2. Prediction, fixed before the first packet", expected, style)
 }
 
 /// Returns the limit of the transfer and the evidence.
-pub fn judged(verdict: &Verdict, style: Style) -> String {
-    let mut text = heading(style, "3. The limit");
-    text += &sentences(verdict, style);
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Left)]);
+pub fn verdict_text(verdict: &Verdict, style: TextStyle) -> String {
+    let mut text = heading_line(style, "3. The limit");
+    text += &verdict_sentences(verdict, style);
+    let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
     for (name, figure) in &verdict.evidence {
-        table.row([name.clone(), figure.clone()]);
+        table.push_row([name.clone(), figure.clone()]);
     }
     text + &table.render(4, str::to_owned)
 }
 
 /// Remedies, best first.
-pub fn remedies(remedies: &[Remedy], present: Option<Steady>, style: Style) -> String {
-    let mut text = heading(style, "4. What would help");
+pub fn remedies_text(remedies: &[Remedy], present: Option<Steady>, style: TextStyle) -> String {
+    let mut text = heading_line(style, "4. What would help");
     for (index, remedy) in remedies.iter().enumerate() {
         let present = present.map_or(BitRate::ZERO, |steady| steady.rate);
-        let gain = remedy.predicted.map_or_else(String::new, |forecast| gain(forecast, present));
-        let title = wrapped(&format!("{}{gain}", remedy.id), 5, str::to_owned);
+        let gain = remedy.predicted.map_or_else(String::new, |forecast| forecast_gain(forecast, present));
+        let title = wrap_text(&format!("{}{gain}", remedy.id), 5, str::to_owned);
         text +=
             &title.replacen("     ", &format!("  {}. ", index + 1), 1).replacen(&remedy.id, &style.bold(&remedy.id), 1);
-        text += &wrapped(&reason(remedy), 5, str::to_owned);
+        text += &wrap_text(&remedy_reason(remedy), 5, str::to_owned);
         for command in &remedy.commands.apply {
             text += &format!("     {}\n", style.dim(command));
         }
@@ -71,39 +71,39 @@ pub fn remedies(remedies: &[Remedy], present: Option<Steady>, style: Style) -> S
 }
 
 /// Announces the second measurement.
-pub fn proof_begins(remedy: &Remedy, expected: &Prediction, style: Style) -> String {
+pub fn proof_begins(remedy: &Remedy, expected: &Prediction, style: TextStyle) -> String {
     let title = format!("5. Proof: {} applied, predicted again, measured again", remedy.id);
     under_heading(&title, expected, style)
 }
 
 /// The way back.
-pub fn undone(undone: &Undone, style: Style) -> String {
+pub fn undo_text(undone: &Undone, style: TextStyle) -> String {
     let state = if undone.restored {
-        style.good("Both hosts have the settings that they had before (read back).")
+        style.mark_success("Both hosts have the settings that they had before (read back).")
     } else {
-        style.bad("The settings do not read back as they were before.")
+        style.mark_failure("The settings do not read back as they were before.")
     };
-    format!("{}  {state}\n", heading(style, "6. Undone"))
+    format!("{}  {state}\n", heading_line(style, "6. Undone"))
 }
 
 /// Predicted and measured side by side, before and after, ramp and steady state apart, and the whole in one line.
-pub fn result(experiment: &Experiment, style: Style) -> String {
-    let mut table = Table::new(&[
-        ("", Align::Left),
-        ("", Align::Left),
-        ("predicted", Align::Right),
-        ("measured", Align::Right),
-        ("accuracy", Align::Right),
-        ("limit", Align::Left),
+pub fn experiment_result(experiment: &Experiment, style: TextStyle) -> String {
+    let mut table = TextTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Left),
+        ("predicted", ColumnAlignment::Right),
+        ("measured", ColumnAlignment::Right),
+        ("accuracy", ColumnAlignment::Right),
+        ("limit", ColumnAlignment::Left),
     ]);
-    let before = Run {
+    let before = ExperimentRun {
         name: "before",
         expected: &experiment.prediction,
         steady: experiment.measurement.summary.steady,
         accuracy: experiment.accuracy,
         verdict: &experiment.verdict,
     };
-    let after = experiment.proof.as_ref().map(|proof| Run {
+    let after = experiment.proof.as_ref().map(|proof| ExperimentRun {
         name: "after",
         expected: &proof.prediction,
         steady: proof.measurement.summary.steady,
@@ -111,22 +111,22 @@ pub fn result(experiment: &Experiment, style: Style) -> String {
         verdict: &proof.verdict,
     });
     for run in std::iter::once(before).chain(after) {
-        table.row(run.ramp_row());
-        table.row(run.steady_row());
+        table.push_row(run.ramp_row());
+        table.push_row(run.steady_row());
     }
-    let mut text = heading(style, "Result");
+    let mut text = heading_line(style, "Result");
     text += &table.render(2, |head| style.dim(head));
-    text += &wrapped(&status(experiment), 2, |line| style.bold(line));
+    text += &wrap_text(&experiment_status(experiment), 2, |line| style.bold(line));
     let runs =
         std::iter::once(&experiment.measurement).chain(experiment.proof.as_ref().map(|proof| &proof.measurement));
     for reason in runs.flat_map(|run| &run.validity.broken) {
-        text += &wrapped(&format!("This result does not count: {reason}."), 2, |line| style.bad(line));
+        text += &wrap_text(&format!("This result does not count: {reason}."), 2, |line| style.mark_failure(line));
     }
     text
 }
 
 /// One of the two measurements of an experiment, and what was expected of it.
-struct Run<'e> {
+struct ExperimentRun<'e> {
     name: &'static str,
     expected: &'e Prediction,
     steady: Option<Steady>,
@@ -134,13 +134,13 @@ struct Run<'e> {
     verdict: &'e Verdict,
 }
 
-impl Run<'_> {
+impl ExperimentRun<'_> {
     fn ramp_row(&self) -> [String; 6] {
         [
             self.name.to_owned(),
             "ramp".to_owned(),
-            rounded(self.expected.ramp.duration),
-            or_dash(self.steady.map(|steady| rounded(steady.ramp))),
+            rounded_time(self.expected.ramp.duration),
+            or_dash(self.steady.map(|steady| rounded_time(steady.ramp))),
             String::new(),
             String::new(),
         ]
@@ -152,13 +152,13 @@ impl Run<'_> {
             "steady".to_owned(),
             self.expected.kernel_model.to_string(),
             or_dash(self.steady.map(|steady| steady.rate.to_string())),
-            accuracy(self.accuracy),
+            accuracy_percent(self.accuracy),
             self.verdict.kind.name().to_owned(),
         ]
     }
 }
 
-fn status(experiment: &Experiment) -> String {
+fn experiment_status(experiment: &Experiment) -> String {
     let rate = |steady: Option<Steady>, mean: BitRate| steady.map_or(mean, |steady| steady.rate);
     let before = rate(experiment.measurement.summary.steady, experiment.measurement.summary.rate);
     match &experiment.proof {
@@ -179,11 +179,11 @@ fn status(experiment: &Experiment) -> String {
     }
 }
 
-fn capacity(expected: &Prediction) -> Option<BitRate> {
-    expected.ceiling(fullpipe_record::Limit::Capacity).map(|ceiling| ceiling.kernel_model)
+fn expected_capacity(expected: &Prediction) -> Option<BitRate> {
+    expected.find_ceiling(fullpipe_record::Limit::Capacity).map(|ceiling| ceiling.kernel_model)
 }
 
-fn describe(direction: &PathDirection) -> String {
+fn describe_direction(direction: &PathDirection) -> String {
     let mut parts = Vec::new();
     if let Some(rate) = direction.rate {
         parts.push(rate.to_string());
@@ -196,6 +196,6 @@ fn describe(direction: &PathDirection) -> String {
     if let Some(loss) = direction.loss.filter(|loss| *loss > Ratio::ZERO) {
         parts.push(format!("{loss} of packets lost"));
     }
-    parts.extend(direction.effects.texts());
+    parts.extend(direction.effects.effect_texts());
     parts.join(", ")
 }

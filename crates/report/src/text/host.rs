@@ -6,9 +6,9 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, Span};
 
 use super::diagnosis::defect;
-use super::prediction::chart;
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table, or_dash};
+use super::prediction::ceiling_chart;
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable, or_dash};
 
 /// The sysctls by what they are for, each with what it says.
 const GROUPS: [(&str, &[(&str, &str)]); 4] = [
@@ -72,78 +72,79 @@ const GROUPS: [(&str, &[(&str, &str)]); 4] = [
 ];
 
 /// Returns a host's settings with their meaning, and what its buffers allow on the `path`, if one is given.
-pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>, style: Style) -> String {
+pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>, style: TextStyle) -> String {
     let memory = host.memory.map_or(String::new(), |memory| format!(", {memory} of memory"));
     let mut text = style.bold(&format!("Linux {}{memory}", host.kernel)) + "\n";
     text += &host.defects.iter().map(defect).collect::<String>();
     if let Some((rtt, bandwidth)) = path {
-        text += &allowances(&host.allows, &format!("What they allow over {rtt} of {bandwidth}"), style);
+        text += &allowance_table(&host.allows, &format!("What they allow over {rtt} of {bandwidth}"), style);
     }
     for (title, names) in GROUPS {
-        text += &group(host, title, names, style);
+        text += &setting_group(host, title, names, style);
     }
-    text += &heading(style, "Devices");
-    text += &host.devices.iter().map(|each| device(each, style)).collect::<String>();
+    text += &heading_line(style, "Devices");
+    text += &host.devices.iter().map(|each| device_text(each, style)).collect::<String>();
     if !host.governors.is_empty() {
-        text += &wrapped(&format!("The processors' clocks: {}.", host.governors.join(", ")), 2, str::to_owned);
+        text += &wrap_text(&format!("The processors' clocks: {}.", host.governors.join(", ")), 2, str::to_owned);
     }
-    text + &routes(host, style) + &remembered(host, style) + &managers(host, style)
+    text + &route_lines(host, style) + &remembered_hosts(host, style) + &manager_lines(host, style)
 }
 
 /// Returns the advised changes of a host, with reasons and risks, and the predicted effect.
-pub fn host_advice(advice: &HostAdvice, style: Style) -> String {
-    let mut text = style.bold("As two hosts like this one are") + "\n" + &chart(&advice.before, style);
-    text += &heading(style, "Advice");
+pub fn host_advice(advice: &HostAdvice, style: TextStyle) -> String {
+    let mut text = style.bold("As two hosts like this one are") + "\n" + &ceiling_chart(&advice.before, style);
+    text += &heading_line(style, "Advice");
     if advice.changes.is_empty() {
         let nothing = if advice.folklore.is_empty() {
             "Nothing here need be changed."
         } else {
             "Nothing to change in order to fill this path."
         };
-        text += &wrapped(nothing, 2, str::to_owned);
+        text += &wrap_text(nothing, 2, str::to_owned);
     }
-    text += &advice.changes.iter().map(|change| advised(change, style)).collect::<String>();
+    text += &advice.changes.iter().map(|change| advised_change(change, style)).collect::<String>();
     if !advice.changes.is_empty() {
-        text += &heading(style, "With that at both ends, each as far as it sends or receives");
-        text += &chart(&advice.after, style);
+        text += &heading_line(style, "With that at both ends, each as far as it sends or receives");
+        text += &ceiling_chart(&advice.after, style);
     }
     if !advice.folklore.is_empty() {
-        text += &heading(style, "Advice that harms, found followed");
+        text += &heading_line(style, "Advice that harms, found followed");
     }
     for stated in &advice.folklore {
         let place = stated.file.as_ref().map_or(String::new(), |file| format!(" (in {file})"));
-        text += &wrapped(&format!("{} = {}{place}", stated.setting, stated.value), 2, |line| style.bad(line));
-        text += &wrapped(&format!("{}.", stated.why), 4, str::to_owned);
+        text +=
+            &wrap_text(&format!("{} = {}{place}", stated.setting, stated.value), 2, |line| style.mark_failure(line));
+        text += &wrap_text(&format!("{}.", stated.why), 4, str::to_owned);
     }
-    text + &notes(&advice.notes, style)
+    text + &note_lines(&advice.notes, style)
 }
 
 /// Returns the changes as a diff.
-pub fn host_applied(applied: &HostApplied, style: Style) -> String {
+pub fn host_applied(applied: &HostApplied, style: TextStyle) -> String {
     if applied.changes.is_empty() {
         return "Everything is so already; nothing was changed.\n".to_owned();
     }
-    let mut text: String = applied.changes.iter().map(|change| diff(change, style)).collect();
+    let mut text: String = applied.changes.iter().map(|change| change_diff(change, style)).collect();
     text += &match (applied.dry_run, applied.temporary) {
         (true, _) => "Nothing was changed: this is what would be.\n".to_owned(),
-        (false, Some(time)) => wrapped(
+        (false, Some(time)) => wrap_text(
             &format!("For {time}: `fullpipe host confirm` keeps it, and otherwise it is taken back by itself."),
             0,
             str::to_owned,
         ),
         (false, None) => "`fullpipe host undo` puts back what was.\n".to_owned(),
     };
-    text + &notes(&applied.notes, style)
+    text + &note_lines(&applied.notes, style)
 }
 
 /// Returns the settings that were restored, and those that were not.
-pub fn host_undone(undone: &HostUndone, style: Style) -> String {
-    let mut text: String = undone.restored.iter().map(|change| diff(change, style)).collect();
+pub fn host_undone(undone: &HostUndone, style: TextStyle) -> String {
+    let mut text: String = undone.restored.iter().map(|change| change_diff(change, style)).collect();
     for left in &undone.left {
-        text += &wrapped(&format!("{}.", left.why), 0, |line| style.bad(line));
+        text += &wrap_text(&format!("{}.", left.why), 0, |line| style.mark_failure(line));
     }
     for journal in &undone.unreadable {
-        text += &wrapped(&format!("{journal}."), 0, |line| style.bad(line));
+        text += &wrap_text(&format!("{journal}."), 0, |line| style.mark_failure(line));
     }
     text += match (undone.restored.is_empty(), undone.left.is_empty(), undone.unreadable.is_empty()) {
         (true, true, true) => "There was nothing to put back.\n",
@@ -162,29 +163,30 @@ pub fn host_undone(undone: &HostUndone, style: Style) -> String {
     }
 }
 
-fn allowances(allows: &[Allowance], title: &str, style: Style) -> String {
-    let columns = [Align::Left, Align::Right, Align::Left].map(|align| ("", align));
-    let mut table = Table::new(&columns);
+fn allowance_table(allows: &[Allowance], title: &str, style: TextStyle) -> String {
+    let columns = [ColumnAlignment::Left, ColumnAlignment::Right, ColumnAlignment::Left].map(|align| ("", align));
+    let mut table = TextTable::new(&columns);
     for each in allows {
-        table.row([each.setting.clone(), each.rate.to_string(), format!("{}; {}", each.of, each.formula)]);
+        table.push_row([each.setting.clone(), each.rate.to_string(), format!("{}; {}", each.of, each.formula)]);
     }
-    heading(style, title) + &table.render(2, str::to_owned)
+    heading_line(style, title) + &table.render(2, str::to_owned)
 }
 
-fn group(host: &HostReport, title: &str, names: &[(&str, &str)], style: Style) -> String {
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Left), ("", Align::Left)]);
+fn setting_group(host: &HostReport, title: &str, names: &[(&str, &str)], style: TextStyle) -> String {
+    let mut table =
+        TextTable::new(&[("", ColumnAlignment::Left), ("", ColumnAlignment::Left), ("", ColumnAlignment::Left)]);
     let mut rows = 0;
     for (name, meaning) in names {
         if let Some(value) = host.sysctls.get(*name) {
             let short = name.trim_start_matches("net.").trim_start_matches("ipv4.");
-            table.row([short.to_owned(), value.clone(), (*meaning).to_owned()]);
+            table.push_row([short.to_owned(), value.clone(), (*meaning).to_owned()]);
             rows += 1;
         }
     }
-    if rows == 0 { String::new() } else { heading(style, title) + &table.render(2, str::to_owned) }
+    if rows == 0 { String::new() } else { heading_line(style, title) + &table.render(2, str::to_owned) }
 }
 
-fn device(device: &HostDevice, style: Style) -> String {
+fn device_text(device: &HostDevice, style: TextStyle) -> String {
     let kind = device.kind.as_ref().map_or(String::new(), |kind| format!(" ({kind})"));
     let state = if device.is_up { "" } else { ", down" };
     let speed = device.speed.map_or(String::new(), |speed| format!(", {speed}"));
@@ -203,46 +205,51 @@ fn device(device: &HostDevice, style: Style) -> String {
         let names = device.offloads.iter().filter(|(_, is_on)| **is_on == on).map(|(name, _)| name.as_str());
         names.collect::<Vec<_>>().join(" ")
     };
-    let mut text = wrapped(&line, 2, str::to_owned);
+    let mut text = wrap_text(&line, 2, str::to_owned);
     for (word, names) in [("does", named(true)), ("does not", named(false))] {
         if !names.is_empty() {
-            text += &wrapped(&format!("{word}: {names}"), 4, |line| style.dim(line));
+            text += &wrap_text(&format!("{word}: {names}"), 4, |line| style.dim(line));
         }
     }
     if !device.interrupts.is_empty() {
         text +=
-            &wrapped(&format!("interrupts to processors {}", device.interrupts.join(" ")), 4, |line| style.dim(line));
+            &wrap_text(&format!("interrupts to processors {}", device.interrupts.join(" ")), 4, |line| style.dim(line));
     }
     text
 }
 
-fn routes(host: &HostReport, style: Style) -> String {
+fn route_lines(host: &HostReport, style: TextStyle) -> String {
     if host.routes.is_empty() {
         return String::new();
     }
     let lines = host.routes.iter().map(|route| {
         let metrics: Vec<String> = route.metrics.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let device = route.device.as_ref().map_or(String::new(), |device| format!(" by {device}"));
-        wrapped(&format!("{}{device}: {}", route.destination, metrics.join(", ")), 2, str::to_owned)
+        wrap_text(&format!("{}{device}: {}", route.destination, metrics.join(", ")), 2, str::to_owned)
     });
-    heading(style, "Routes with metrics") + &lines.collect::<String>()
+    heading_line(style, "Routes with metrics") + &lines.collect::<String>()
 }
 
 /// Returns the hosts that the kernel remembers; of many hosts, only their number.
-fn remembered(host: &HostReport, style: Style) -> String {
+fn remembered_hosts(host: &HostReport, style: TextStyle) -> String {
     const FEW: usize = 8;
     if host.remembered.is_empty() {
         return String::new();
     }
-    let heading = heading(style, "Remembered of other hosts, for the next connection");
+    let heading = heading_line(style, "Remembered of other hosts, for the next connection");
     if host.remembered.len() > FEW {
         return heading + &format!("  {} hosts; --json lists them\n", host.remembered.len());
     }
-    let columns = [("", Align::Left), ("RTT", Align::Right), ("ssthresh", Align::Right), ("cwnd", Align::Right)];
-    let mut table = Table::new(&columns);
+    let columns = [
+        ("", ColumnAlignment::Left),
+        ("RTT", ColumnAlignment::Right),
+        ("ssthresh", ColumnAlignment::Right),
+        ("cwnd", ColumnAlignment::Right),
+    ];
+    let mut table = TextTable::new(&columns);
     for of in &host.remembered {
         let segments = |count: Option<fullpipe_units::SegCount>| or_dash(count.map(|count| count.get().to_string()));
-        table.row([
+        table.push_row([
             of.address.clone(),
             or_dash(of.rtt.map(|rtt| rtt.to_string())),
             segments(of.ssthresh),
@@ -252,43 +259,43 @@ fn remembered(host: &HostReport, style: Style) -> String {
     heading + &table.render(2, |head| style.dim(head))
 }
 
-fn managers(host: &HostReport, style: Style) -> String {
+fn manager_lines(host: &HostReport, style: TextStyle) -> String {
     if host.managers.is_empty() {
         return String::new();
     }
-    let mut text = heading(style, "Who else sets them");
+    let mut text = heading_line(style, "Who else sets them");
     for manager in &host.managers {
-        text += &wrapped(&format!("{}: {}", manager.name, manager.note), 2, str::to_owned);
+        text += &wrap_text(&format!("{}: {}", manager.name, manager.note), 2, str::to_owned);
         for (name, value) in &manager.sets {
-            text += &wrapped(&format!("{name} = {value}"), 4, |line| style.dim(line));
+            text += &wrap_text(&format!("{name} = {value}"), 4, |line| style.dim(line));
         }
     }
     text
 }
 
-fn advised(change: &AdvisedChange, style: Style) -> String {
-    let mut text = wrapped(&change.setting, 2, |line| style.bold(line));
-    text += &wrapped(&format!("{} → {}", change.from, change.to), 4, str::to_owned);
-    text += &wrapped(&format!("Why: {}.", change.why), 4, str::to_owned);
-    text + &wrapped(&format!("Risk: {}.", change.risk), 4, |line| style.dim(line))
+fn advised_change(change: &AdvisedChange, style: TextStyle) -> String {
+    let mut text = wrap_text(&change.setting, 2, |line| style.bold(line));
+    text += &wrap_text(&format!("{} → {}", change.from, change.to), 4, str::to_owned);
+    text += &wrap_text(&format!("Why: {}.", change.why), 4, str::to_owned);
+    text + &wrap_text(&format!("Risk: {}.", change.risk), 4, |line| style.dim(line))
 }
 
-fn diff(change: &HostChange, style: Style) -> String {
+fn change_diff(change: &HostChange, style: TextStyle) -> String {
     let mut text = style.bold(&change.setting) + "\n";
     for line in change.from.iter().flat_map(|text| text.lines()) {
-        text += &format!("{}\n", style.bad(&format!("- {}", spaced(line))));
+        text += &format!("{}\n", style.mark_failure(&format!("- {}", replace_tabs(line))));
     }
     for line in change.to.iter().flat_map(|text| text.lines()) {
-        text += &format!("{}\n", style.good(&format!("+ {}", spaced(line))));
+        text += &format!("{}\n", style.mark_success(&format!("+ {}", replace_tabs(line))));
     }
     text
 }
 
 /// Replaces the tabs that the kernel prints.
-fn spaced(text: &str) -> String {
+fn replace_tabs(text: &str) -> String {
     text.replace('\t', " ")
 }
 
-fn notes(notes: &[String], style: Style) -> String {
-    notes.iter().map(|note| wrapped(&format!("Note: {note}"), 0, |line| style.dim(line))).collect()
+fn note_lines(notes: &[String], style: TextStyle) -> String {
+    notes.iter().map(|note| wrap_text(&format!("Note: {note}"), 0, |line| style.dim(line))).collect()
 }

@@ -1,92 +1,93 @@
 use std::collections::BTreeSet;
 
 use fullpipe_record::{Buffer, LabCrossTraffic, LabReport, LabStep, Limit, Measurement, Transport, Verdict};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, counted};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
 
-use super::capture::agreement;
-use super::diagnosis::confidence;
-use super::measurement::accuracy;
+use super::capture::agreement_clause;
+use super::diagnosis::confidence_percent;
+use super::measurement::accuracy_percent;
 use super::ramp::ramp_of_step;
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table, or_dash};
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable, or_dash};
 
 /// One scenario: what each step fixes, then what was predicted, published and measured.
-pub fn lab_report(report: &LabReport, style: Style) -> String {
-    let mut text = heading(style, &report.scenario);
-    text += &summary(report, style);
-    text += &wrapped(&report.title, 2, str::to_owned);
+pub fn lab_report(report: &LabReport, style: TextStyle) -> String {
+    let mut text = heading_line(style, &report.scenario);
+    text += &scenario_summary(report, style);
+    text += &wrap_text(&report.title, 2, str::to_owned);
     if let Some(source) = &report.source {
-        text += &wrapped(source, 2, |line| style.dim(line));
+        text += &wrap_text(source, 2, |line| style.dim(line));
     }
     if report.interrupted {
-        text += &wrapped("Interrupted: these are the steps that were done.", 2, |line| style.bad(line));
+        text += &wrap_text("Interrupted: these are the steps that were done.", 2, |line| style.mark_failure(line));
     }
-    text += &windows(report, style);
+    text += &window_table(report, style);
     text += "\n";
-    text += &rates(report, style);
+    text += &rate_table(report, style);
     if report
         .steps
         .iter()
         .any(|step| step.datagrams.is_some() || step.cross_traffic.iter().any(|load| load.loss.is_some()))
     {
         text += "\n";
-        text += &datagrams(report, style);
+        text += &datagram_table(report, style);
     }
     for step in &report.steps {
-        text += &remarks(step, style);
+        text += &step_remarks(step, style);
     }
-    for note in notes(report) {
-        text += &wrapped(note, 2, |line| style.dim(line));
+    for note in prediction_notes(report) {
+        text += &wrap_text(note, 2, |line| style.dim(line));
     }
     for missed in &report.missed {
-        text += &wrapped(missed, 2, |line| style.bad(line));
+        text += &wrap_text(missed, 2, |line| style.mark_failure(line));
     }
     text
 }
 
 /// One line a scenario, and how many runs did not count.
-pub fn lab_summary(reports: &[LabReport], style: Style) -> String {
+pub fn lab_summary(reports: &[LabReport], style: TextStyle) -> String {
     let mut text = String::new();
     for report in reports {
-        let verdict = if report.passed { style.good("passed") } else { style.bad("failed") };
+        let verdict = if report.passed { style.mark_success("passed") } else { style.mark_failure("failed") };
         text += &format!("{verdict}  {}\n", report.scenario);
     }
-    let (runs, invalid) = reports.iter().map(LabReport::runs).fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
-    let share = Ratio::of(invalid as f64, runs as f64);
-    let mut counts = format!("{invalid} of {runs} runs did not count ({:.0} %).", share.percent());
+    let (runs, invalid) =
+        reports.iter().map(LabReport::run_counts).fold((0, 0), |(all, bad), of| (all + of.0, bad + of.1));
+    let share = Ratio::from_quotient(invalid as f64, runs as f64);
+    let mut counts = format!("{invalid} of {runs} runs did not count ({:.0} %).", share.as_percent());
     let without = reports.iter().flat_map(|report| &report.steps).filter(|step| step.runs.is_empty()).count();
     if without > 0 {
-        counts += &format!(" {} had no run.", counted(without, "step"));
+        counts += &format!(" {} had no run.", count_noun(without, "step"));
     }
-    text + &wrapped(&counts, 0, |line| style.dim(line))
+    text + &wrap_text(&counts, 0, |line| style.dim(line))
 }
 
 /// Returns the result of a scenario in one line; the details follow it.
-fn summary(report: &LabReport, style: Style) -> String {
+fn scenario_summary(report: &LabReport, style: TextStyle) -> String {
     let missed = report.steps.iter().filter(|step| step.passed == Some(false)).count();
-    let (runs, invalid) = report.runs();
-    let mut line = format!("{}, {}", counted(report.steps.len(), "step"), counted(runs, "run"));
+    let (runs, invalid) = report.run_counts();
+    let mut line = format!("{}, {}", count_noun(report.steps.len(), "step"), count_noun(runs, "run"));
     if missed > 0 {
-        line += &format!(", {} missed a bound", counted(missed, "step"));
+        line += &format!(", {} missed a bound", count_noun(missed, "step"));
     }
     if invalid > 0 {
-        line += &format!(", {} did not count", counted(invalid, "run"));
+        line += &format!(", {} did not count", count_noun(invalid, "run"));
     }
-    let outcome = if report.passed { style.good("passed") } else { style.bad("failed") };
+    let outcome = if report.passed { style.mark_success("passed") } else { style.mark_failure("failed") };
     format!("  {outcome}: {line}\n")
 }
 
 /// Returns the table of the path, buffers and windows of each step.
-fn windows(report: &LabReport, style: Style) -> String {
-    let mut table = Table::new(&[
-        ("step", Align::Left),
-        ("bandwidth", Align::Right),
-        ("RTT", Align::Right),
-        ("BDP", Align::Right),
-        ("-w", Align::Right),
-        ("buffer", Align::Right),
-        ("max window", Align::Right),
-        ("seen", Align::Right),
+fn window_table(report: &LabReport, style: TextStyle) -> String {
+    let mut table = TextTable::new(&[
+        ("step", ColumnAlignment::Left),
+        ("bandwidth", ColumnAlignment::Right),
+        ("RTT", ColumnAlignment::Right),
+        ("BDP", ColumnAlignment::Right),
+        ("-w", ColumnAlignment::Right),
+        ("buffer", ColumnAlignment::Right),
+        ("max window", ColumnAlignment::Right),
+        ("seen", ColumnAlignment::Right),
     ]);
     let bytes = |size: Option<ByteCount>| or_dash(size.map(|size| size.get().to_string()));
     for step in &report.steps {
@@ -95,8 +96,8 @@ fn windows(report: &LabReport, style: Style) -> String {
             Buffer::Automatic => None,
             Buffer::Request(size) | Buffer::Window(size) => Some(size),
         };
-        let window = step.prediction.ceiling(Limit::ReceiveWindow).and_then(|ceiling| ceiling.window);
-        table.row([
+        let window = step.prediction.find_ceiling(Limit::ReceiveWindow).and_then(|ceiling| ceiling.window);
+        table.push_row([
             step.name.clone(),
             or_dash(path.forward.rate.map(|rate| rate.to_string())),
             path.rtt().to_string(),
@@ -110,74 +111,74 @@ fn windows(report: &LabReport, style: Style) -> String {
     table.without_unknown().render(2, |head| style.dim(head))
 }
 
-fn rates(report: &LabReport, style: Style) -> String {
-    let mut table = Table::new(&[
-        ("step", Align::Left),
-        ("textbook", Align::Right),
-        ("model", Align::Right),
-        ("published", Align::Right),
-        ("measured", Align::Right),
-        ("÷ textbook", Align::Right),
-        ("÷ model", Align::Right),
-        ("", Align::Left),
+fn rate_table(report: &LabReport, style: TextStyle) -> String {
+    let mut table = TextTable::new(&[
+        ("step", ColumnAlignment::Left),
+        ("textbook", ColumnAlignment::Right),
+        ("model", ColumnAlignment::Right),
+        ("published", ColumnAlignment::Right),
+        ("measured", ColumnAlignment::Right),
+        ("÷ textbook", ColumnAlignment::Right),
+        ("÷ model", ColumnAlignment::Right),
+        ("", ColumnAlignment::Left),
     ]);
     for step in &report.steps {
-        table.row([
+        table.push_row([
             step.name.clone(),
-            megabits(Some(step.prediction.textbook)),
-            megabits(Some(step.prediction.kernel_model)),
-            megabits(step.published.and_then(|published| published.rate)),
-            megabits(step.measured),
-            accuracy(step.accuracy_textbook),
-            accuracy(step.accuracy),
-            outcome(step).to_owned(),
+            megabits_cell(Some(step.prediction.textbook)),
+            megabits_cell(Some(step.prediction.kernel_model)),
+            megabits_cell(step.published.and_then(|published| published.rate)),
+            megabits_cell(step.measured),
+            accuracy_percent(step.accuracy_textbook),
+            accuracy_percent(step.accuracy),
+            outcome_label(step).to_owned(),
         ]);
         for load in &step.cross_traffic {
-            let published = megabits(load.published.and_then(|published| published.rate));
-            let row = ["", "", &published, &megabits(load.measured), "", "", ""].map(str::to_owned);
-            table.row([vec![cross_traffic(load)], row.to_vec()].concat());
+            let published = megabits_cell(load.published.and_then(|published| published.rate));
+            let row = ["", "", &published, &megabits_cell(load.measured), "", "", ""].map(str::to_owned);
+            table.push_row([vec![cross_traffic(load)], row.to_vec()].concat());
         }
     }
     table.render(2, |head| style.dim(head)) + &style.dim("  Rates in Mbit/s of payload.\n")
 }
 
 /// Loss and jitter: predicted, published, measured.
-fn datagrams(report: &LabReport, style: Style) -> String {
-    let mut table = Table::new(&[
-        ("datagrams", Align::Left),
-        ("offered", Align::Right),
-        ("lost: textbook", Align::Right),
-        ("model", Align::Right),
-        ("published", Align::Right),
-        ("measured", Align::Right),
-        ("jitter", Align::Right),
-        ("published", Align::Right),
+fn datagram_table(report: &LabReport, style: TextStyle) -> String {
+    let mut table = TextTable::new(&[
+        ("datagrams", ColumnAlignment::Left),
+        ("offered", ColumnAlignment::Right),
+        ("lost: textbook", ColumnAlignment::Right),
+        ("model", ColumnAlignment::Right),
+        ("published", ColumnAlignment::Right),
+        ("measured", ColumnAlignment::Right),
+        ("jitter", ColumnAlignment::Right),
+        ("published", ColumnAlignment::Right),
     ]);
     let jitter = |jitter: Option<Span>| or_dash(jitter.map(|jitter| jitter.to_string()));
     for step in &report.steps {
         if let Some(seen) = step.datagrams {
             let published = step.published.unwrap_or_default();
-            table.row([
+            table.push_row([
                 step.name.clone(),
-                megabits(Some(seen.offered)),
-                percent(Some(seen.loss_textbook)),
-                percent(seen.loss_kernel_model),
-                percent(published.loss),
-                percent(Some(seen.loss)),
+                megabits_cell(Some(seen.offered)),
+                percent_cell(Some(seen.loss_textbook)),
+                percent_cell(seen.loss_kernel_model),
+                percent_cell(published.loss),
+                percent_cell(Some(seen.loss)),
                 seen.jitter.to_string(),
                 jitter(published.jitter),
             ]);
         }
         for load in step.cross_traffic.iter().filter(|load| load.loss.is_some()) {
             let published = load.published.unwrap_or_default();
-            let offered = load.request.rate.map(|rate| rate.scaled(f64::from(load.request.streams)));
-            table.row([
+            let offered = load.request.rate.map(|rate| rate.scale_by(f64::from(load.request.streams)));
+            table.push_row([
                 cross_traffic(load),
-                megabits(offered),
+                megabits_cell(offered),
                 or_dash(None),
                 or_dash(None),
-                percent(published.loss),
-                percent(load.loss),
+                percent_cell(published.loss),
+                percent_cell(load.loss),
                 jitter(load.jitter),
                 jitter(published.jitter),
             ]);
@@ -200,35 +201,35 @@ fn cross_traffic(load: &LabCrossTraffic) -> String {
 
 /// The verdicts on a step by the kernel's figures and by its packets, what it filled, its curve, what it missed, and
 /// which runs did not count.
-fn remarks(step: &LabStep, style: Style) -> String {
+fn step_remarks(step: &LabStep, style: TextStyle) -> String {
     let about = |said: &str| format!("{}: {said}", step.name);
     let mut text = String::new();
-    if let Some(verdict) = verdict(step) {
-        text += &wrapped(&about(&verdict.sentence), 2, str::to_owned);
+    if let Some(verdict) = notable_verdict(step) {
+        text += &wrap_text(&about(&verdict.sentence), 2, str::to_owned);
     }
-    if let Some(packets) = packets(step) {
-        text += &wrapped(&about(&packets), 2, str::to_owned);
+    if let Some(packets) = capture_remark(step) {
+        text += &wrap_text(&about(&packets), 2, str::to_owned);
     }
-    if let Some(order) = order(step) {
-        text += &wrapped(&about(&order), 2, str::to_owned);
+    if let Some(order) = reordering_remark(step) {
+        text += &wrap_text(&about(&order), 2, str::to_owned);
     }
     if let Some(filled) = step.filled {
-        text += &wrapped(&about(&format!("all loads together fill {filled} of the link")), 2, str::to_owned);
+        text += &wrap_text(&about(&format!("all loads together fill {filled} of the link")), 2, str::to_owned);
     }
     if let Some(ramp) = &step.ramp {
         text += &ramp_of_step(&step.name, ramp, style);
     }
     for missed in &step.missed {
-        text += &wrapped(&about(missed), 2, |line| style.bad(line));
+        text += &wrap_text(&about(missed), 2, |line| style.mark_failure(line));
     }
     for reason in step.runs.iter().flat_map(|run| &run.validity.broken) {
-        text += &wrapped(&about(&format!("a run did not count: {reason}")), 2, |line| style.dim(line));
+        text += &wrap_text(&about(&format!("a run did not count: {reason}")), 2, |line| style.dim(line));
     }
     text
 }
 
 /// Returns the number of reordered datagrams if the link reordered any: measured, injected, published.
-fn order(step: &LabStep) -> Option<String> {
+fn reordering_remark(step: &LabStep) -> Option<String> {
     let seen = step.datagrams?;
     let planted = seen.reordered_by_link.filter(|planted| *planted > 0)?;
     let published = step.published.and_then(|published| published.reordered);
@@ -238,7 +239,7 @@ fn order(step: &LabStep) -> Option<String> {
 
 /// Returns the verdict on the last run that counts; `None` if the step passed and the verdict names the limit that was
 /// predicted, as the table says that already.
-fn verdict(step: &LabStep) -> Option<&Verdict> {
+fn notable_verdict(step: &LabStep) -> Option<&Verdict> {
     let verdict = last_valid(step)?.limit.as_ref()?;
     let repeats = step.passed == Some(true) && verdict.kind == step.prediction.limit;
     (!repeats).then_some(verdict)
@@ -250,23 +251,23 @@ fn last_valid(step: &LabStep) -> Option<&Measurement> {
 }
 
 /// Returns the limit that the captures of the last run that counts show, and whether its verdict is the same.
-fn packets(step: &LabStep) -> Option<String> {
+fn capture_remark(step: &LabStep) -> Option<String> {
     let capture = last_valid(step)?.capture.as_ref()?;
     let limit = capture.limit.as_ref()?;
     Some(format!(
         "by its packets: {} {}; confidence {}.",
         limit.sentence,
-        agreement(capture),
-        confidence(limit.confidence)
+        agreement_clause(capture),
+        confidence_percent(limit.confidence)
     ))
 }
 
 /// Returns the assumptions of the predictions, each once.
-fn notes(report: &LabReport) -> BTreeSet<&String> {
+fn prediction_notes(report: &LabReport) -> BTreeSet<&String> {
     report.steps.iter().flat_map(|step| &step.prediction.notes).collect()
 }
 
-fn outcome(step: &LabStep) -> &'static str {
+fn outcome_label(step: &LabStep) -> &'static str {
     match step.passed {
         Some(true) => "pass",
         Some(false) => "FAIL",
@@ -275,10 +276,10 @@ fn outcome(step: &LabStep) -> &'static str {
     }
 }
 
-pub(crate) fn megabits(rate: Option<BitRate>) -> String {
+pub(crate) fn megabits_cell(rate: Option<BitRate>) -> String {
     or_dash(rate.map(|rate| format!("{:.2}", rate.as_mbps())))
 }
 
-fn percent(share: Option<Ratio>) -> String {
-    or_dash(share.map(|share| format!("{:.2} %", share.percent())))
+fn percent_cell(share: Option<Ratio>) -> String {
+    or_dash(share.map(|share| format!("{:.2} %", share.as_percent())))
 }

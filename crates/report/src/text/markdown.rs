@@ -1,9 +1,9 @@
 //! Pages of the documentation as text for a terminal.
 
-use super::style::{Style, paragraph};
+use super::style::{TextStyle, paragraph};
 
 /// A paragraph or an item of a list, until it is whole.
-struct Block {
+struct TextBlock {
     /// Columns before it, and before its first line if it is an item.
     indent: usize,
     is_item: bool,
@@ -12,9 +12,9 @@ struct Block {
 
 /// Returns Markdown as lines of at most 80 columns, but for commands, which stay as they are. Of links within the
 /// documentation the text is left.
-pub fn markdown(page: &str, style: Style) -> String {
+pub fn markdown_text(page: &str, style: TextStyle) -> String {
     let mut text = String::new();
-    let mut block: Option<Block> = None;
+    let mut block: Option<TextBlock> = None;
     for line in page.lines() {
         let content = line.trim_start();
         let indent = line.len() - content.len();
@@ -24,20 +24,20 @@ pub fn markdown(page: &str, style: Style) -> String {
             open.text += content;
             continue;
         }
-        text += &block.take().map_or_else(String::new, Block::shown);
+        text += &block.take().map_or_else(String::new, TextBlock::into_text);
         match (item, content.trim_start_matches('#')) {
             _ if content.is_empty() => text += "\n",
-            (Some(item), _) => block = Some(Block { indent, is_item: true, text: item.to_owned() }),
+            (Some(item), _) => block = Some(TextBlock { indent, is_item: true, text: item.to_owned() }),
             (None, title) if title.len() < content.len() => text += &format!("{}\n", style.bold(title.trim_start())),
             _ if indent >= 4 => text += &format!("{line}\n"),
-            _ => block = Some(Block { indent, is_item: false, text: content.to_owned() }),
+            _ => block = Some(TextBlock { indent, is_item: false, text: content.to_owned() }),
         }
     }
-    text + &block.map_or_else(String::new, Block::shown)
+    text + &block.map_or_else(String::new, TextBlock::into_text)
 }
 
-impl Block {
-    fn shown(self) -> String {
+impl TextBlock {
+    fn into_text(self) -> String {
         let text = without_links(&self.text);
         if !self.is_item {
             return paragraph(&text, self.indent);
@@ -47,7 +47,7 @@ impl Block {
     }
 }
 
-/// Returns the text with each `[words](file)` as its words; addresses of the web stay.
+/// Returns the text with each `[split_words](file)` as its words; addresses of the web stay.
 fn without_links(text: &str) -> String {
     let Some((before, rest)) = text.split_once('[') else { return text.to_owned() };
     let link = rest.split_once("](").and_then(|(words, rest)| Some((words, rest.split_once(')')?)));
@@ -71,7 +71,7 @@ mod tests {
         let items = format!("* {long}\n  * [x](https://x.example/) {long}\n    goes on\n\n");
         let command = "    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn != 0 and host ADDRESS' and more of it\n";
         let page = [&paragraphs, &items, command].concat();
-        let text = markdown(&page, Style::PLAIN);
+        let text = markdown_text(&page, TextStyle::PLAIN);
         assert!(text.starts_with("loss/policer\n\nAt: path\n\na word"), "{text}");
         assert!(text.contains("and more.\n\n* a word") && text.contains("\n  * x (https://x.example/) a"), "{text}");
         assert!(text.contains("\n    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn"), "{text}");

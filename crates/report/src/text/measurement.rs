@@ -2,11 +2,11 @@ use fullpipe_record::{
     Datagrams, Direction, EndReport, Interval, Measurement, Placement, Request, RttReport, RttStats, Steady,
     StorageUse, Summary, Transport, Validity,
 };
-use fullpipe_units::{ByteCount, Ratio, Span, counted, printable};
+use fullpipe_units::{ByteCount, Ratio, Span, count_noun, printable_line};
 
 use super::capture::own_capture;
-use super::diagnosis::sentences;
-use super::style::{Style, heading, wrapped};
+use super::diagnosis::verdict_sentences;
+use super::style::{TextStyle, heading_line, wrap_text};
 use super::table::or_dash;
 
 /// Smallest delay of this host's echo requests that is reported: every host has some.
@@ -17,18 +17,18 @@ const MIN_REPORTED_DELAY: Span = Span::from_millis(1);
 const MIN_NETWORK_RTT: Span = Span::from_micros(20);
 
 /// The head above [`interval_line`]s.
-pub fn interval_head(request: &Request, style: Style) -> String {
+pub fn interval_head(request: &Request, style: TextStyle) -> String {
     let columns = match request.transport {
         Transport::Tcp => vec!["RTT", "cwnd", "retransmits"],
         Transport::Udp => vec!["RTT", "datagrams", "lost", "jitter"],
     };
     let columns: Vec<String> = columns.into_iter().map(str::to_owned).collect();
-    style.dim(&line(request, None, "time", "rate", &columns))
+    style.dim(&interval_columns(request, None, "time", "rate", &columns))
 }
 
 /// Returns the line of an interval. Its round-trip time is that of the echo requests during the load, or that of the
 /// first connection if they get no answer.
-pub fn interval_line(request: &Request, interval: &Interval, style: Style) -> String {
+pub fn interval_line(request: &Request, interval: &Interval, style: TextStyle) -> String {
     let rtt = or_dash(interval.echo_rtt.or(interval.rtt).map(round_trip));
     let columns = match request.transport {
         Transport::Tcp => vec![
@@ -44,15 +44,15 @@ pub fn interval_line(request: &Request, interval: &Interval, style: Style) -> St
         ],
     };
     let time = format!("{:.1}–{:.1} s", interval.from.as_secs_f64(), interval.to.as_secs_f64());
-    let line = line(request, Some(interval.direction), &time, &interval.rate.to_string(), &columns);
+    let line = interval_columns(request, Some(interval.direction), &time, &interval.rate.to_string(), &columns);
     if interval.omitted { style.dim(&format!("{line}  omitted")) } else { line }
 }
 
 /// Columns, behind the title that the user gave and, where data goes both ways, the way.
-fn line(request: &Request, way: Option<Direction>, time: &str, rate: &str, columns: &[String]) -> String {
+fn interval_columns(request: &Request, way: Option<Direction>, time: &str, rate: &str, columns: &[String]) -> String {
     let title = request.title.as_ref().map_or_else(String::new, |title| format!("{title}:"));
     let way = match (request.direction, way) {
-        (Direction::Both, way) => format!("  {:<4}", way.map_or("", short)),
+        (Direction::Both, way) => format!("  {:<4}", way.map_or("", direction_label)),
         _ => String::new(),
     };
     // Four columns are narrower than three: all must fit 80 together.
@@ -62,7 +62,7 @@ fn line(request: &Request, way: Option<Direction>, time: &str, rate: &str, colum
     format!("{title}{way}  {time:>11}  {rate:>14}{}", columns.concat())
 }
 
-fn short(way: Direction) -> &'static str {
+fn direction_label(way: Direction) -> &'static str {
     match way {
         Direction::Upload => "up",
         Direction::Download => "down",
@@ -71,63 +71,63 @@ fn short(way: Direction) -> &'static str {
 }
 
 /// A measurement's result: rates, times, the limit, and all of it in one line.
-pub fn measurement(measured: &Measurement, style: Style) -> String {
-    let mut text = figures(measured, style);
+pub fn measurement_text(measured: &Measurement, style: TextStyle) -> String {
+    let mut text = measurement_figures(measured, style);
     if let Some(verdict) = &measured.limit {
-        text += &heading(style, "Limit");
-        text += &sentences(verdict, style);
+        text += &heading_line(style, "Limit");
+        text += &verdict_sentences(verdict, style);
     }
     if let Some(capture) = &measured.capture {
         text += &own_capture(capture, style);
     }
     if let Some(output) = &measured.remote.output {
-        text += &heading(style, "The server's own words");
-        text += &quoted(output);
+        text += &heading_line(style, "The server's own words");
+        text += &quoted_output(output);
     }
-    text + "\n" + &wrapped(&status(measured), 0, str::to_owned)
+    text + "\n" + &wrap_text(&measurement_status(measured), 0, str::to_owned)
 }
 
 /// Returns another program's output, indented, with control characters escaped.
-fn quoted(output: &str) -> String {
-    output.lines().flat_map(|text| ["  ".to_owned(), printable(text), "\n".to_owned()]).collect()
+fn quoted_output(output: &str) -> String {
+    output.lines().flat_map(|text| ["  ".to_owned(), printable_line(text), "\n".to_owned()]).collect()
 }
 
 /// Rates and times of a measurement, and what is wrong with it.
-pub fn figures(measured: &Measurement, style: Style) -> String {
-    let mut text = format!("\n{}", totals(measured));
+pub fn measurement_figures(measured: &Measurement, style: TextStyle) -> String {
+    let mut text = format!("\n{}", measurement_totals(measured));
     text += &round_trips(&measured.rtt);
     for (whose, end) in [("this", &measured.local), ("the other", &measured.remote)] {
         if let Some(line) = held_back(whose, end) {
-            text += &wrapped(&line, 2, |line| style.bad(line));
+            text += &wrap_text(&line, 2, |line| style.mark_failure(line));
         }
     }
-    for line in handling(measured) {
-        text += &wrapped(&line, 2, |line| style.dim(line));
+    for line in data_handling(measured) {
+        text += &wrap_text(&line, 2, |line| style.dim(line));
     }
     if let Some(why) = &measured.broken_off {
-        text += &wrapped(&format!("Broken off: {why}"), 2, |line| style.bad(line));
+        text += &wrap_text(&format!("Broken off: {why}"), 2, |line| style.mark_failure(line));
     }
     for warning in &measured.warnings {
-        text += &wrapped(&format!("Warning: {warning}"), 2, |line| style.bad(line));
+        text += &wrap_text(&format!("Warning: {warning}"), 2, |line| style.mark_failure(line));
     }
     text + &not_valid(&measured.validity, style)
 }
 
 /// Returns the reasons why a result may not be judged; nothing of one that may.
-pub fn not_valid(validity: &Validity, style: Style) -> String {
+pub fn not_valid(validity: &Validity, style: TextStyle) -> String {
     let reasons = validity.broken.iter();
-    reasons.map(|reason| wrapped(&format!("Not valid: {reason}"), 2, |line| style.bad(line))).collect()
+    reasons.map(|reason| wrap_text(&format!("Not valid: {reason}"), 2, |line| style.mark_failure(line))).collect()
 }
 
 /// Returns the result of one of many runs in one line: `2026-11-28T16:33:05+01:00  323 Mbit/s, RTT 100 ms idle …`,
 /// which began at the local time `at`; and why it may not be judged.
 pub fn measurement_line(measured: &Measurement, at: &str) -> String {
     let reasons = measured.validity.broken.iter().map(|why| format!("not valid: {why}"));
-    format!("{at}  {}\n", std::iter::once(status(measured)).chain(reasons).collect::<Vec<_>>().join("; "))
+    format!("{at}  {}\n", std::iter::once(measurement_status(measured)).chain(reasons).collect::<Vec<_>>().join("; "))
 }
 
 /// The status line of a measurement: `323 Mbit/s, RTT 100 ms idle and 101 ms loaded, limited by send-buffer`.
-fn status(measured: &Measurement) -> String {
+fn measurement_status(measured: &Measurement) -> String {
     let median = |stats: Option<RttStats>| stats.map_or_else(|| "unknown".to_owned(), |stats| round_trip(stats.median));
     let rates = match &measured.reverse {
         Some(download) => format!("{} up and {} down", measured.summary.rate, download.rate),
@@ -144,7 +144,7 @@ fn status(measured: &Measurement) -> String {
     }
 }
 
-fn totals(measured: &Measurement) -> String {
+fn measurement_totals(measured: &Measurement) -> String {
     let Some(download) = &measured.reverse else {
         return totals_of(measured.request.direction, &measured.summary);
     };
@@ -165,14 +165,14 @@ fn totals_of(way: Direction, summary: &Summary) -> String {
         false => format!("received {received} of {sent} sent in {duration}: {rate}"),
     };
     if let Some(count) = summary.retransmits {
-        text += &format!(", {}", counted(count, "retransmission"));
+        text += &format!(", {}", count_noun(count, "retransmission"));
     }
-    text = wrapped(&text, 2, str::to_owned);
+    text = wrap_text(&text, 2, str::to_owned);
     if let Some(seen) = &summary.datagrams {
-        text += &wrapped(&datagrams(seen), 2, str::to_owned);
+        text += &wrap_text(&datagram_counts(seen), 2, str::to_owned);
     }
     if let Some(steady) = summary.steady {
-        text += &wrapped(&steady_line(steady), 2, str::to_owned);
+        text += &wrap_text(&steady_line(steady), 2, str::to_owned);
     }
     text
 }
@@ -183,10 +183,10 @@ fn has_unknown_arrival(summary: &Summary) -> bool {
 }
 
 /// Returns the counts of datagrams; zeros are left out, except for losses.
-fn datagrams(seen: &Datagrams) -> String {
-    let share = Ratio::of(seen.lost as f64, (seen.received + seen.lost).max(1) as f64);
-    let arrived = counted(seen.received, "datagram");
-    let mut text = format!("{arrived} arrived, {} lost ({:.3} %)", seen.lost, share.percent());
+fn datagram_counts(seen: &Datagrams) -> String {
+    let share = Ratio::from_quotient(seen.lost as f64, (seen.received + seen.lost).max(1) as f64);
+    let arrived = count_noun(seen.received, "datagram");
+    let mut text = format!("{arrived} arrived, {} lost ({:.3} %)", seen.lost, share.as_percent());
     if let Some(here) = seen.dropped_here.filter(|&here| here > 0) {
         // It may have dropped more, behind the last that arrived.
         let share = if here >= seen.lost { "all".to_owned() } else { here.to_string() };
@@ -207,9 +207,9 @@ fn datagrams(seen: &Datagrams) -> String {
 fn steady_line(steady: Steady) -> String {
     format!(
         "ramp {} at {}, then steady {} at {}",
-        rounded(steady.ramp),
+        rounded_time(steady.ramp),
         steady.ramp_rate,
-        rounded(steady.duration),
+        rounded_time(steady.duration),
         steady.rate
     )
 }
@@ -223,14 +223,14 @@ pub(crate) fn round_trip(rtt: Span) -> String {
 }
 
 /// Returns a count with its thousands separated: `3,277,550`.
-fn thousands(count: u64) -> String {
+fn separate_thousands(count: u64) -> String {
     let digits = count.to_string();
     let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
     groups.join(",")
 }
 
 /// Returns a time to a hundredth of a second, because smaller figures are not certain.
-pub(crate) fn rounded(span: Span) -> String {
+pub(crate) fn rounded_time(span: Span) -> String {
     format!("{:.2} s", span.as_secs_f64())
 }
 
@@ -248,7 +248,7 @@ fn round_trips(rtt: &RttReport) -> String {
     // Within a host there is no network that it could speak of.
     let is_of_a_network = rtt.idle.is_none_or(|idle| idle.median >= MIN_NETWORK_RTT);
     if let Some(responsiveness) = rtt.responsiveness.filter(|_| is_of_a_network) {
-        text += &format!("; {} RPM", thousands(responsiveness.per_minute));
+        text += &format!("; {} RPM", separate_thousands(responsiveness.per_minute));
     }
     let during = rtt.echoes.as_ref().map(|echoes| echoes.during).unwrap_or_default();
     if during.lost > 0 {
@@ -257,7 +257,7 @@ fn round_trips(rtt: &RttReport) -> String {
     if let Some(host) = during.host.filter(|host| host.median >= MIN_REPORTED_DELAY) {
         text += &format!("; this host would have added {}", round_trip(host.median));
     }
-    wrapped(&text, 2, str::to_owned)
+    wrap_text(&text, 2, str::to_owned)
 }
 
 fn under_load(loaded: RttStats) -> String {
@@ -269,47 +269,50 @@ fn under_load(loaded: RttStats) -> String {
 fn held_back(whose: &str, end: &EndReport) -> Option<String> {
     let mut causes = Vec::new();
     if let Some(device) = &end.device {
-        let name = printable(&device.name);
+        let name = printable_line(&device.name);
         // What one drops, those around it may count too.
         if let Some(queue) = device.qdiscs.iter().max_by_key(|queue| queue.dropped).filter(|queue| queue.dropped > 0) {
             let rate = queue.rate.map_or_else(String::new, |rate| format!(", at {rate},"));
             causes.push(format!(
                 "{} of {name}{rate} dropped {}",
-                printable(&queue.kind),
-                counted(queue.dropped, "packet")
+                printable_line(&queue.kind),
+                count_noun(queue.dropped, "packet")
             ));
         }
         for (dropped, way) in [(device.dropped_out, "out"), (device.dropped_in, "in")] {
             if dropped > 0 {
-                causes.push(format!("{name} dropped {} on the way {way}", counted(dropped, "packet")));
+                causes.push(format!("{name} dropped {} on the way {way}", count_noun(dropped, "packet")));
             }
         }
     }
     let throttled =
         end.processors.last().and_then(|sample| sample.throttled).filter(|throttled| *throttled > Span::ZERO);
     if let Some(throttled) = throttled {
-        causes.push(format!("the quota of a control group kept the program from running for {}", rounded(throttled)));
+        causes.push(format!(
+            "the quota of a control group kept the program from running for {}",
+            rounded_time(throttled)
+        ));
     }
     (!causes.is_empty()).then(|| format!("At {whose} end, {}", causes.join("; ")))
 }
 
 /// Returns sentences on the handling of the data at both ends, where programs that use it do more.
-fn handling(measured: &Measurement) -> Vec<String> {
-    let here = measured.local.storage.map(|used| format!("This end {}", storage(used)));
-    let there = measured.remote.storage.map(|used| format!("The other end {}", storage(used)));
+fn data_handling(measured: &Measurement) -> Vec<String> {
+    let here = measured.local.storage.map(|used| format!("This end {}", storage_sentence(used)));
+    let there = measured.remote.storage.map(|used| format!("The other end {}", storage_sentence(used)));
     let receives_here = measured.request.direction == Direction::Download;
     let kept = if receives_here { measured.local.storage } else { measured.remote.storage };
     // Another server may not know what it was asked.
     let is_known = receives_here || measured.peer.speaks_fullpipe;
     let discards = measured.request.discard && measured.request.transport == Transport::Tcp && is_known;
-    let placed = measured.local.placement.as_ref().map(placement);
+    let placed = measured.local.placement.as_ref().map(placement_sentence);
     let discards = (discards && kept.is_none())
         .then(|| "The receiver discards data in the kernel; use --rx-copy to copy it".to_owned());
     here.into_iter().chain(there).chain(placed).chain(discards).collect()
 }
 
 /// `The data threads of this end run on processors 4 5 6 7, near eth0 (NUMA node 1)`.
-fn placement(placement: &Placement) -> String {
+fn placement_sentence(placement: &Placement) -> String {
     let device = placement.device.as_deref().unwrap_or("the network device");
     match (&placement.why_not, placement.processors.as_slice()) {
         (Some(why), _) => format!("The data threads of this end run anywhere, not near {device}: {why}"),
@@ -322,18 +325,18 @@ fn placement(placement: &Placement) -> String {
 }
 
 /// `wrote 1 GiB to a file: 0.52 s in writes, and 0.31 s until all was on the disk`.
-fn storage(used: StorageUse) -> String {
-    let (bytes, busy) = (used.bytes, rounded(used.busy));
+fn storage_sentence(used: StorageUse) -> String {
+    let (bytes, busy) = (used.bytes, rounded_time(used.busy));
     if used.writes {
-        format!("wrote {bytes} to a file: {busy} in writes, and {} until all was on the disk", rounded(used.sync))
+        format!("wrote {bytes} to a file: {busy} in writes, and {} until all was on the disk", rounded_time(used.sync))
     } else {
         format!("read {bytes} from a file: {busy} in reads")
     }
 }
 
 /// `97 %`, or a dash.
-pub(crate) fn accuracy(ratio: Option<Ratio>) -> String {
-    or_dash(ratio.map(|ratio| format!("{:.1} %", ratio.percent())))
+pub(crate) fn accuracy_percent(ratio: Option<Ratio>) -> String {
+    or_dash(ratio.map(|ratio| format!("{:.1} %", ratio.as_percent())))
 }
 
 #[cfg(test)]
@@ -411,6 +414,6 @@ mod tests {
 
     #[test]
     fn thousands_are_separated() {
-        assert_eq!([0, 999, 1_000, 3_277_550].map(thousands), ["0", "999", "1,000", "3,277,550"]);
+        assert_eq!([0, 999, 1_000, 3_277_550].map(separate_thousands), ["0", "999", "1,000", "3,277,550"]);
     }
 }

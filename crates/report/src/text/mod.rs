@@ -25,35 +25,43 @@ mod table;
 mod time_account;
 mod two_captures;
 
-pub(crate) use archive::{direction, no_change, short_id};
-pub(crate) use diagnosis::{confidence, limit_name, reason, shorter};
-pub(crate) use difference::change;
+pub(crate) use archive::{direction_name, no_change, short_id};
+pub(crate) use diagnosis::{command_time_text, confidence_percent, limit_name, remedy_reason};
+pub(crate) use difference::ratio_change;
 pub(crate) use measurement::round_trip;
-pub(crate) use simulation::described;
-pub(crate) use style::{cut, heading, wrapped};
-pub(crate) use sweep::{added_rtt, ended_early, interval, minutes, named_settings, rate_map, sweep_sentences};
-pub(crate) use table::{Align, Table};
+pub(crate) use simulation::transfer_names;
+pub(crate) use style::{cut_text, heading_line, wrap_text};
+pub(crate) use sweep::{
+    added_rtt, ended_early, named_settings, rate_interval, rate_map, seconds_or_minutes, sweep_sentences,
+};
+pub(crate) use table::{ColumnAlignment, TextTable};
 pub(crate) use time_account::{UseOfTime, main_use, uses_of_time};
-pub(crate) use two_captures::{field, losses_between};
+pub(crate) use two_captures::{field_name, losses_between};
 
-pub use archive::{archive, archive_check, archive_thinned, history, imported, stored, stored_document};
-pub use calculation::{calculation, table};
-pub use capture::{capture, one_flow, own_capture, redacted};
-pub use copy::{copied, copy_progress};
-pub use diagnosis::{command_end, commands_elsewhere, diagnosis, trial};
-pub use difference::{difference, pair_forecast};
-pub use experiment::{begins, judged, path, proof_begins, remedies, result, undone};
+pub use archive::{
+    archive_check, archive_text, archive_thinned, document_list, history_text, imported_files, stored_document,
+};
+pub use calculation::{calculation_text, combination_table};
+pub use capture::{capture_text, one_flow, own_capture, redaction_text};
+pub use copy::{copy_progress, copy_summary};
+pub use diagnosis::{command_end, commands_elsewhere, diagnosis_text, trial_text};
+pub use difference::{difference_text, pair_forecast};
+pub use experiment::{
+    experiment_announcement, experiment_result, path_text, proof_begins, remedies_text, undo_text, verdict_text,
+};
 pub use grid::grid_report;
 pub use host::{host_advice, host_applied, host_settings, host_undone};
 pub use lab::{lab_report, lab_summary};
-pub use markdown::markdown;
-pub use measurement::{figures, interval_head, interval_line, measurement, measurement_line, not_valid};
-pub use prediction::prediction;
-pub use programs::{program_moved, programs};
-pub use ramp::{ramp, ramp_step};
-pub use relay::{relay_progress, relayed};
-pub use route::route;
-pub use simulation::{seeds, simulations, simulations_csv_head, simulations_csv_row, what_if};
-pub use style::{DEFAULT_COLUMNS, Style, name_list, paragraph, set_columns};
-pub use sweep::{sweep, sweep_forecast, sweep_kept, sweep_plan, sweep_run};
+pub use markdown::markdown_text;
+pub use measurement::{
+    interval_head, interval_line, measurement_figures, measurement_line, measurement_text, not_valid,
+};
+pub use prediction::prediction_text;
+pub use programs::{program_moved, programs_text};
+pub use ramp::{ramp_step, ramp_text};
+pub use relay::{relay_line, relay_progress};
+pub use route::route_text;
+pub use simulation::{seed_spreads, simulations_csv_head, simulations_csv_row, simulations_text, what_if};
+pub use style::{DEFAULT_COLUMNS, TextStyle, name_list, paragraph, set_columns};
+pub use sweep::{sweep_forecast, sweep_kept, sweep_plan, sweep_run, sweep_text};
 pub use time_account::{longest_use, time_account};

@@ -1,53 +1,53 @@
 use fullpipe_record::{Ceiling, Limit, Prediction};
 use fullpipe_units::BitRate;
 
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table, bar};
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable, value_bar};
 
 /// Characters of the longest bar.
 const BAR: usize = 10;
 
 /// A prediction: every ceiling as a bar, the lowest named, and the ramp before it.
-pub fn prediction(prediction: &Prediction, style: Style) -> String {
+pub fn prediction_text(prediction: &Prediction, style: TextStyle) -> String {
     let mut text = String::new();
     if let (Some(bdp), Some(window)) = (prediction.bdp, prediction.window_needed) {
-        text += &wrapped(
+        text += &wrap_text(
             &format!("Bandwidth-delay product {bdp} ({} bytes); each stream needs {window} in flight.", bdp.get()),
             2,
             str::to_owned,
         );
     }
-    text + &chart(prediction, style) + &notes(prediction, style)
+    text + &ceiling_chart(prediction, style) + &assumption_notes(prediction, style)
 }
 
 /// Returns every ceiling as a bar, and the rate that they leave.
-pub(crate) fn chart(prediction: &Prediction, style: Style) -> String {
+pub(crate) fn ceiling_chart(prediction: &Prediction, style: TextStyle) -> String {
     // The arrow takes the place of the first line's indent, so that the text hangs behind it.
-    let rate = wrapped(&expected(prediction), 4, |line| style.bold(line)).replacen("    ", "  → ", 1);
-    ceilings(prediction) + &rate
+    let rate = wrap_text(&expected_rate(prediction), 4, |line| style.bold(line)).replacen("    ", "  → ", 1);
+    ceiling_rows(prediction) + &rate
 }
 
 /// Returns the assumptions of the prediction.
-pub(crate) fn notes(prediction: &Prediction, style: Style) -> String {
-    prediction.notes.iter().map(|note| wrapped(&format!("Note: {note}"), 2, |line| style.dim(line))).collect()
+pub(crate) fn assumption_notes(prediction: &Prediction, style: TextStyle) -> String {
+    prediction.notes.iter().map(|note| wrap_text(&format!("Note: {note}"), 2, |line| style.dim(line))).collect()
 }
 
 /// A prediction under its heading.
-pub(crate) fn under_heading(title: &str, shown: &Prediction, style: Style) -> String {
-    heading(style, title) + &prediction(shown, style)
+pub(crate) fn under_heading(title: &str, shown: &Prediction, style: TextStyle) -> String {
+    heading_line(style, title) + &prediction_text(shown, style)
 }
 
-fn expected(prediction: &Prediction) -> String {
+fn expected_rate(prediction: &Prediction) -> String {
     let ramp = if prediction.ramp.rounds > 0 {
         format!(", after a ramp of {} ({} round trips)", prediction.ramp.duration, prediction.ramp.rounds)
     } else {
         String::new()
     };
-    format!("{} of payload, limited by {}{ramp}", range(prediction), prediction.limit.name())
+    format!("{} of payload, limited by {}{ramp}", rate_with_interval(prediction), prediction.limit.name())
 }
 
 /// The kernel model's rate, with its interval if chance makes that wide.
-fn range(prediction: &Prediction) -> String {
+fn rate_with_interval(prediction: &Prediction) -> String {
     const WIDE: f64 = 1.2;
     if prediction.high.as_f64() > WIDE * prediction.low.as_f64() {
         format!("{} ({} to {})", prediction.kernel_model, prediction.low, prediction.high)
@@ -56,14 +56,19 @@ fn range(prediction: &Prediction) -> String {
     }
 }
 
-fn ceilings(prediction: &Prediction) -> String {
+fn ceiling_rows(prediction: &Prediction) -> String {
     let full = bar_scale(&prediction.ceilings);
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Left), ("", Align::Left)]);
+    let mut table = TextTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Right),
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Left),
+    ]);
     for ceiling in &prediction.ceilings {
-        table.row([
+        table.push_row([
             ceiling.kind.name().to_owned(),
             ceiling.kernel_model.to_string(),
-            bar(ceiling.kernel_model.as_f64(), full, BAR),
+            value_bar(ceiling.kernel_model.as_f64(), full, BAR),
             ceiling.formula.clone(),
         ]);
     }

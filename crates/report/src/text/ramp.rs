@@ -2,8 +2,8 @@ use fullpipe_record::{RampReport, RampStep, RttStats};
 use fullpipe_units::{BitRate, Ratio};
 
 use super::measurement::round_trip;
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table, or_dash};
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable, or_dash};
 
 /// Columns of the longest bar.
 const MAX_BAR: f64 = 10.0;
@@ -12,77 +12,82 @@ const MAX_BAR: f64 = 10.0;
 pub fn ramp_step(step: &RampStep) -> String {
     let median = or_dash(step.rtt.map(|rtt| round_trip(rtt.median)));
     let broken = if step.broken_off.is_some() { ", broken off" } else { "" };
-    format!("{} offered: {} arrive, RTT {median}, lost {}{broken}", step.offered, step.carried, loss(step.loss))
+    format!("{} offered: {} arrive, RTT {median}, lost {}{broken}", step.offered, step.carried, loss_cell(step.loss))
 }
 
 /// A path under a growing load: a line a step, round-trip times as bars, and where they begin to grow.
-pub fn ramp(report: &RampReport, style: Style) -> String {
-    let mut text = heading(style, "Load, round-trip time and loss");
-    text += &table(report, style);
-    for sentence in sentences(report) {
-        text += &wrapped(&sentence, 2, |line| style.bold(line));
+pub fn ramp_text(report: &RampReport, style: TextStyle) -> String {
+    let mut text = heading_line(style, "Load, round-trip time and loss");
+    text += &ramp_table(report, style);
+    for sentence in ramp_sentences(report) {
+        text += &wrap_text(&sentence, 2, |line| style.bold(line));
     }
     for (offered, why) in report.steps.iter().filter_map(|step| Some((step.offered, step.broken_off.as_ref()?))) {
-        text += &wrapped(
+        text += &wrap_text(
             &format!("The test at {offered} broke off and counts as far as it came, and the ramp ended with it: {why}"),
             2,
-            |line| style.bad(line),
+            |line| style.mark_failure(line),
         );
     }
     if report.interrupted {
-        text += &wrapped("Interrupted: these are the steps that were done.", 2, |line| style.bad(line));
+        text += &wrap_text("Interrupted: these are the steps that were done.", 2, |line| style.mark_failure(line));
     }
     text
 }
 
 /// Returns the table and the sentences of a ramp, under the name of a step.
-pub(crate) fn ramp_of_step(name: &str, report: &RampReport, style: Style) -> String {
-    let sentences = sentences(report).into_iter().map(|sentence| wrapped(&sentence, 2, str::to_owned));
-    format!("\n{}{}{}", wrapped(name, 2, |line| style.bold(line)), table(report, style), sentences.collect::<String>())
+pub(crate) fn ramp_of_step(name: &str, report: &RampReport, style: TextStyle) -> String {
+    let sentences = ramp_sentences(report).into_iter().map(|sentence| wrap_text(&sentence, 2, str::to_owned));
+    format!(
+        "\n{}{}{}",
+        wrap_text(name, 2, |line| style.bold(line)),
+        ramp_table(report, style),
+        sentences.collect::<String>()
+    )
 }
 
-fn table(report: &RampReport, style: Style) -> String {
-    let right = Align::Right;
-    let mut table = Table::new(&[
+fn ramp_table(report: &RampReport, style: TextStyle) -> String {
+    let right = ColumnAlignment::Right;
+    let mut table = TextTable::new(&[
         ("offered", right),
         ("", right),
         ("arrived", right),
         ("lost", right),
         ("RTT median", right),
         ("p99", right),
-        ("", Align::Left),
+        ("", ColumnAlignment::Left),
     ]);
     let longest =
         report.steps.iter().filter_map(|step| step.rtt).map(|rtt| rtt.median.as_secs_f64()).fold(0.0, f64::max);
     for step in &report.steps {
-        table.row([
+        table.push_row([
             step.offered.to_string(),
-            share(step.offered, report.full),
+            offered_share(step.offered, report.full),
             step.carried.to_string(),
-            loss(step.loss),
+            loss_cell(step.loss),
             or_dash(step.rtt.map(|rtt| round_trip(rtt.median))),
             or_dash(step.rtt.map(|rtt| round_trip(rtt.p99))),
-            step.rtt.map_or_else(String::new, |rtt| bar(rtt, longest)),
+            step.rtt.map_or_else(String::new, |rtt| rtt_bar(rtt, longest)),
         ]);
     }
     table.render(2, |head| style.dim(head))
 }
 
-fn share(offered: BitRate, full: Option<BitRate>) -> String {
+fn offered_share(offered: BitRate, full: Option<BitRate>) -> String {
     let share = full.filter(|full| *full > BitRate::ZERO).map(|full| offered.bps() as f64 / full.bps() as f64);
     share.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0))
 }
 
-fn loss(loss: Option<Ratio>) -> String {
-    or_dash(loss.map(|loss| format!("{:.2} %", loss.percent())))
+fn loss_cell(loss: Option<Ratio>) -> String {
+    or_dash(loss.map(|loss| format!("{:.2} %", loss.as_percent())))
 }
 
-fn bar(rtt: RttStats, longest: f64) -> String {
+fn rtt_bar(rtt: RttStats, longest: f64) -> String {
     let columns = if longest > 0.0 { rtt.median.as_secs_f64() / longest * MAX_BAR } else { 0.0 };
     "█".repeat((columns.round() as usize).max(1))
 }
 
-fn sentences(report: &RampReport) -> Vec<String> {
+fn ramp_sentences(report: &RampReport) -> Vec<String> {
     let idle = report.idle.map_or_else(String::new, |idle| format!(" ({} without load)", round_trip(idle.median)));
     let slower = match report.slower_from {
         Some(rate) => format!("Round trips grow longer from {rate} on{idle}."),

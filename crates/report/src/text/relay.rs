@@ -4,9 +4,9 @@ use fullpipe_record::{RelayEnding, RelayLimit, RelayProgress, RelayStretch, Rela
 use fullpipe_units::{BitRate, ByteCount};
 
 /// Returns the line of a relayed connection that has ended.
-pub fn relayed(done: &RelayedConnection) -> String {
+pub fn relay_line(done: &RelayedConnection) -> String {
     let RelayedConnection { client, target, from_client, from_target, duration, .. } = done;
-    let rate = BitRate::of(*from_client + *from_target, *duration);
+    let rate = BitRate::from_bytes_in(*from_client + *from_target, *duration);
     let ending = match done.ending {
         RelayEnding::Closed => "closed",
         RelayEnding::ClientReset => "reset by the client",
@@ -21,7 +21,7 @@ pub fn relayed(done: &RelayedConnection) -> String {
         ByteCount::ZERO => String::new(),
         bytes => format!(", up to {bytes} acknowledged and not delivered"),
     };
-    let limits = limits(&done.client_stretch, &done.target_stretch);
+    let limits = stretch_limits(&done.client_stretch, &done.target_stretch);
     let wire = done.compression.map_or_else(String::new, |blocks| format!(", {} between the relays", blocks.wire_rate));
     let bytes = format!("{from_client} up, {from_target} down in {duration} ({rate}{wire})");
     format!("{client} → {target}: {bytes}, {ending}{lost}; {limits}")
@@ -30,20 +30,20 @@ pub fn relayed(done: &RelayedConnection) -> String {
 /// Returns the line of a relayed connection that lasts.
 pub fn relay_progress(progress: &RelayProgress) -> String {
     let RelayProgress { client, target, client_rate, target_rate, client_stretch, target_stretch, .. } = progress;
-    let limits = limits(client_stretch, target_stretch);
+    let limits = stretch_limits(client_stretch, target_stretch);
     format!("{client} → {target}: {client_rate} up, {target_rate} down; {limits}")
 }
 
 /// Returns the limits of both stretches, without that of one that is mostly idle.
-fn limits(client: &RelayStretch, target: &RelayStretch) -> String {
+fn stretch_limits(client: &RelayStretch, target: &RelayStretch) -> String {
     let limited: Vec<String> = [("client", client), ("target", target)]
         .into_iter()
-        .filter_map(|(name, stretch)| Some(format!("{name}: {}", limit(stretch)?)))
+        .filter_map(|(name, stretch)| Some(format!("{name}: {}", stretch_limit(stretch)?)))
         .collect();
     if limited.is_empty() { "mostly idle".to_owned() } else { limited.join("; ") }
 }
 
-fn limit(stretch: &RelayStretch) -> Option<String> {
+fn stretch_limit(stretch: &RelayStretch) -> Option<String> {
     let limit = match stretch.limit {
         RelayLimit::Idle => return None,
         RelayLimit::ReceiveWindow => "receive window",
@@ -51,7 +51,7 @@ fn limit(stretch: &RelayStretch) -> Option<String> {
         RelayLimit::CongestionWindow => "congestion window",
     };
     let rtt = stretch.rtt.map(|rtt| format!(", RTT {rtt}")).unwrap_or_default();
-    let lost = stretch.lost.map(|lost| format!(", {:.2} % lost", lost.percent())).unwrap_or_default();
+    let lost = stretch.lost.map(|lost| format!(", {:.2} % lost", lost.as_percent())).unwrap_or_default();
     Some(format!("{limit}{rtt}{lost}"))
 }
 
@@ -74,8 +74,8 @@ mod tests {
             from_target: ByteCount::ZERO,
             client_rate: BitRate::from_mbps(100),
             target_rate: BitRate::ZERO,
-            client_stretch: RelayStretch::of(&TcpInfo::default(), None, second),
-            target_stretch: RelayStretch::of(&window, Some(Ratio::new(1e-3)), second),
+            client_stretch: RelayStretch::from_tcp_info(&TcpInfo::default(), None, second),
+            target_stretch: RelayStretch::from_tcp_info(&window, Some(Ratio::new(1e-3)), second),
         });
         assert_eq!(line, "192.0.2.1:4000 → host:22: 100 Mbit/s up, 0 bit/s down; target: receive window, 0.10 % lost");
     }

@@ -1,35 +1,35 @@
 use fullpipe_record::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport, RttStats};
-use fullpipe_units::counted;
+use fullpipe_units::count_noun;
 
 use super::measurement::round_trip;
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table, or_dash};
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable, or_dash};
 
 /// The way to a target: a line a hop, and what passes.
-pub fn route(report: &RouteReport, style: Style) -> String {
-    let mut text = heading(style, &format!("Route to {}", report.target));
+pub fn route_text(report: &RouteReport, style: TextStyle) -> String {
+    let mut text = heading_line(style, &format!("Route to {}", report.target));
     if !report.hops.is_empty() {
-        text += &table(report, style);
+        text += &hop_table(report, style);
     }
-    text += &wrapped(&end(report), 2, str::to_owned);
+    text += &wrap_text(&route_end(report), 2, str::to_owned);
     if let Some(mtu) = &report.mtu {
-        text += &wrapped(&passes(mtu, report), 2, str::to_owned);
+        text += &wrap_text(&mtu_sentence(mtu, report), 2, str::to_owned);
     }
-    for note in notes(report) {
-        text += &wrapped(note, 2, |line| style.dim(line));
+    for note in route_notes(report) {
+        text += &wrap_text(note, 2, |line| style.dim(line));
     }
     text
 }
 
-fn table(report: &RouteReport, style: Style) -> String {
-    let right = Align::Right;
-    let heads = [("hop", right), ("lost", right), ("RTT least", right), ("median", right), ("", Align::Left)];
-    let mut table = Table::new(&heads);
+fn hop_table(report: &RouteReport, style: TextStyle) -> String {
+    let right = ColumnAlignment::Right;
+    let heads = [("hop", right), ("lost", right), ("RTT least", right), ("median", right), ("", ColumnAlignment::Left)];
+    let mut table = TextTable::new(&heads);
     for hop in &report.hops {
-        let rtt = RttStats::of(hop.rtts.clone());
-        table.row([
+        let rtt = RttStats::from_samples(hop.rtts.clone());
+        table.push_row([
             hop.number.to_string(),
-            format!("{} of {}", hop.lost(), hop.sent),
+            format!("{} of {}", hop.unanswered_probes(), hop.sent),
             or_dash(rtt.map(|rtt| round_trip(rtt.min))),
             or_dash(rtt.map(|rtt| round_trip(rtt.median))),
             if hop.addresses.is_empty() { "no answer".to_owned() } else { hop.addresses.join(" ") },
@@ -39,18 +39,18 @@ fn table(report: &RouteReport, style: Style) -> String {
 }
 
 /// Returns the sentence about the route's end.
-fn end(report: &RouteReport) -> String {
+fn route_end(report: &RouteReport) -> String {
     let (target, hops) = (&report.target, report.hops.len());
     let refusal = report.hops.last().and_then(|hop| Some((hop.addresses.first()?, hop.refusal?)));
     match refusal {
-        Some((by, refusal)) => format!("{by} lets nothing through to {target}: {}.", reason(refusal)),
-        None if report.reached => format!("{target} is {} away.", counted(hops, "hop")),
+        Some((by, refusal)) => format!("{by} lets nothing through to {target}: {}.", refusal_reason(refusal)),
+        None if report.reached => format!("{target} is {} away.", count_noun(hops, "hop")),
         None if hops == 0 => format!("Neither {target} nor any router on the way to it answers."),
         None => format!("{target} itself does not answer, nor does any router behind hop {hops}."),
     }
 }
 
-fn reason(refusal: Refusal) -> &'static str {
+fn refusal_reason(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::NoRoute => "it has no route there",
         Refusal::NoHost => "the host does not answer it",
@@ -58,7 +58,7 @@ fn reason(refusal: Refusal) -> &'static str {
     }
 }
 
-fn passes(mtu: &RouteMtu, report: &RouteReport) -> String {
+fn mtu_sentence(mtu: &RouteMtu, report: &RouteReport) -> String {
     // Routers count bytes, and so do those who set them right.
     let size = mtu.size.get();
     let why = match &mtu.reported_by {
@@ -75,9 +75,9 @@ fn passes(mtu: &RouteMtu, report: &RouteReport) -> String {
     }
 }
 
-fn notes(report: &RouteReport) -> Vec<&'static str> {
+fn route_notes(report: &RouteReport) -> Vec<&'static str> {
     let mut notes = Vec::new();
-    let share = |hop: &Hop| f64::from(hop.lost()) / f64::from(hop.sent.max(1));
+    let share = |hop: &Hop| f64::from(hop.unanswered_probes()) / f64::from(hop.sent.max(1));
     let last = report.hops.last().filter(|_| report.reached).map(share);
     if report.hops.iter().any(|hop| last.is_some_and(|last| share(hop) > last)) {
         notes.push("A router that seldom answers need not lose what it forwards: what counts is the last hop.");

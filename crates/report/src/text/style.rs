@@ -14,17 +14,17 @@ pub fn set_columns(terminal: usize) {
 }
 
 /// Returns the columns that all text keeps to.
-pub(crate) fn columns() -> usize {
+pub(crate) fn text_columns() -> usize {
     COLUMNS.load(Ordering::Relaxed)
 }
 
 /// Marks of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style {
+pub struct TextStyle {
     color: bool,
 }
 
-impl Style {
+impl TextStyle {
     /// Colour and bold, for a terminal.
     pub const COLOR: Self = Self { color: true };
     /// No marks, for a file, a pipe, or `NO_COLOR`.
@@ -32,50 +32,50 @@ impl Style {
 
     /// Marks the limit, which matters most.
     pub fn bold(self, text: &str) -> String {
-        self.mark("1", text)
+        self.mark_with("1", text)
     }
 
     /// Marks details.
     pub fn dim(self, text: &str) -> String {
-        self.mark("2", text)
+        self.mark_with("2", text)
     }
 
     /// Marks success.
-    pub fn good(self, text: &str) -> String {
-        self.mark("32", text)
+    pub fn mark_success(self, text: &str) -> String {
+        self.mark_with("32", text)
     }
 
     /// Marks failure.
-    pub fn bad(self, text: &str) -> String {
-        self.mark("31", text)
+    pub fn mark_failure(self, text: &str) -> String {
+        self.mark_with("31", text)
     }
 
-    fn mark(self, code: &str, text: &str) -> String {
+    fn mark_with(self, code: &str, text: &str) -> String {
         if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
 /// A heading, underlined by its own weight.
-pub(crate) fn heading(style: Style, text: &str) -> String {
-    format!("\n{}", wrapped(text, 0, |line| style.bold(line)))
+pub(crate) fn heading_line(style: TextStyle, text: &str) -> String {
+    format!("\n{}", wrap_text(text, 0, |line| style.bold(line)))
 }
 
 /// Returns the first `max` characters, of which the last is an ellipsis where there are more.
-pub(crate) fn cut(text: &str, max: usize) -> String {
+pub(crate) fn cut_text(text: &str, max: usize) -> String {
     let is_long = text.chars().nth(max).is_some();
     if is_long { text.chars().take(max - 1).chain(['…']).collect() } else { text.to_owned() }
 }
 
 /// Returns text in lines, indented by so many.
 pub fn paragraph(text: &str, indent: usize) -> String {
-    wrapped(text, indent, str::to_owned)
+    wrap_text(text, indent, str::to_owned)
 }
 
 /// Returns names, each with its description next to it.
 pub fn name_list(rows: &[(String, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0) + 2;
     let line = |(name, text): &(String, String)| {
-        let right = wrapped(text, width, str::to_owned);
+        let right = wrap_text(text, width, str::to_owned);
         format!("{name:<width$}{}", right.trim_start())
     };
     rows.iter().map(line).collect()
@@ -83,14 +83,14 @@ pub fn name_list(rows: &[(String, String)]) -> String {
 
 /// `text` broken at spaces into lines that, with `indent` spaces before each, keep to the width. Each line is marked on
 /// its own, so that no mark spans a line break.
-pub(crate) fn wrapped(text: &str, indent: usize, mark: impl Fn(&str) -> String) -> String {
-    indented(broken(text, columns().saturating_sub(indent)).iter().map(|line| mark(line)), indent)
+pub(crate) fn wrap_text(text: &str, indent: usize, mark: impl Fn(&str) -> String) -> String {
+    indent_lines(break_lines(text, text_columns().saturating_sub(indent)).iter().map(|line| mark(line)), indent)
 }
 
 /// `text` broken at spaces into lines of at most `width` characters; a word longer than that stands alone.
-pub(crate) fn broken(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn break_lines(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in words(text) {
+    for word in split_words(text) {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
@@ -103,7 +103,7 @@ pub(crate) fn broken(text: &str, width: usize) -> Vec<String> {
 }
 
 /// The words of `text`. A number and the word after it are one, so that no figure is parted from its unit.
-fn words(text: &str) -> Vec<String> {
+fn split_words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut after_number = false;
     for word in text.split_whitespace() {
@@ -117,7 +117,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// `lines`, each behind `indent` spaces and with a newline.
-pub(crate) fn indented(lines: impl IntoIterator<Item = String>, indent: usize) -> String {
+pub(crate) fn indent_lines(lines: impl IntoIterator<Item = String>, indent: usize) -> String {
     lines.into_iter().fold(String::new(), |text, line| text + &format!("{:indent$}{line}\n", ""))
 }
 
@@ -127,24 +127,24 @@ mod tests {
 
     #[test]
     fn lines_keep_to_the_width_with_their_indent() {
-        let text = wrapped(&"window ".repeat(40), 4, str::to_owned);
+        let text = wrap_text(&"window ".repeat(40), 4, str::to_owned);
         assert!(text.lines().all(|line| line.chars().count() <= DEFAULT_COLUMNS && line.starts_with("    w")));
         assert!(text.lines().next().unwrap().chars().count() > DEFAULT_COLUMNS - 8);
     }
 
     #[test]
     fn a_word_longer_than_a_line_stands_alone() {
-        assert_eq!(wrapped(&format!("a {} b", "x".repeat(90)), 0, str::to_owned).lines().count(), 3);
+        assert_eq!(wrap_text(&format!("a {} b", "x".repeat(90)), 0, str::to_owned).lines().count(), 3);
     }
 
     #[test]
     fn a_figure_keeps_its_unit() {
-        assert_eq!(broken("over (9 round trips) and 4 MiB", 10), ["over", "(9 round", "trips) and", "4 MiB"]);
+        assert_eq!(break_lines("over (9 round trips) and 4 MiB", 10), ["over", "(9 round", "trips) and", "4 MiB"]);
     }
 
     #[test]
     fn plain_text_has_no_marks() {
-        assert_eq!(Style::PLAIN.bold("limit"), "limit");
-        assert_eq!(Style::COLOR.bold("limit"), "\u{1b}[1mlimit\u{1b}[0m");
+        assert_eq!(TextStyle::PLAIN.bold("limit"), "limit");
+        assert_eq!(TextStyle::COLOR.bold("limit"), "\u{1b}[1mlimit\u{1b}[0m");
     }
 }

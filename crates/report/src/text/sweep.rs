@@ -1,16 +1,16 @@
 //! A sweep: a map of the rates, the knee, and the answers that the runs give.
 
-use fullpipe_chart::{HeatMap, Tile};
+use fullpipe_chart::{HeatMap, HeatTile};
 use fullpipe_record::{
     Direction, SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast, SweepOrder,
     SweepPlan, SweepReport, SweepRun, SweepShape,
 };
-use fullpipe_units::{BitRate, ByteCount, Span, counted, median};
+use fullpipe_units::{BitRate, ByteCount, Span, count_noun, median};
 
 use super::measurement::round_trip;
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table, or_dash};
-use crate::timeline::{placed, traffic};
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable, or_dash};
+use crate::timeline::{device_traffic, timed_runs};
 
 /// Rank correlation from which on two figures go together.
 const RELATED: f64 = 0.6;
@@ -20,14 +20,14 @@ const TAKES_UP: f64 = 0.7;
 const TOGETHER: f64 = 1.5;
 
 /// Returns the plan of a sweep: its settings, its cost, and the evidence that it rests on.
-pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: Style) -> String {
+pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: TextStyle) -> String {
     let cells = plan.windows.len() * plan.streams.len();
-    let mut text = heading(style, &format!("Sweep of {}", plan.target));
+    let mut text = heading_line(style, &format!("Sweep of {}", plan.target));
     text += &format!(
         "  {}: windows {}, streams {}; RTT {}\n",
-        counted(cells, "setting"),
-        range(&plan.windows),
-        range(&plan.streams),
+        count_noun(cells, "setting"),
+        first_to_last(&plan.windows),
+        first_to_last(&plan.streams),
         round_trip(plan.rtt)
     );
     if plan.direction == Direction::Download {
@@ -36,8 +36,8 @@ pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: Style) -> S
     if let Some(hours) = plan.hours {
         text += &format!("  Runs begin at {hours} only, local time.\n");
     }
-    let cost = |cost: SweepCost| format!("{} in {}", cost.bytes, minutes(cost.time));
-    let budget = plan.budget.percent();
+    let cost = |cost: SweepCost| format!("{} in {}", cost.bytes, seconds_or_minutes(cost.time));
+    let budget = plan.budget.as_percent();
     let sentence = match (plan.order, plan.forecast, whole) {
         (None, Some(forecast), Some(whole)) => format!(
             "Forecast: {}; in 8 of 10 such sweeps {} to {} in {} to {}. At most {budget:.0} % of the {} that the whole \
@@ -45,8 +45,8 @@ pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: Style) -> S
             cost(forecast.median),
             forecast.low.bytes,
             forecast.high.bytes,
-            minutes(forecast.low.time),
-            minutes(forecast.high.time),
+            seconds_or_minutes(forecast.low.time),
+            seconds_or_minutes(forecast.high.time),
             cost(whole)
         ),
         (Some(_), _, Some(whole)) => format!("The whole grid takes {}.", cost(whole)),
@@ -55,19 +55,19 @@ pub fn sweep_plan(plan: &SweepPlan, whole: Option<SweepCost>, style: Style) -> S
              --bandwidth permits a forecast."
         ),
     };
-    text + &wrapped(&sentence, 2, str::to_owned)
+    text + &wrap_text(&sentence, 2, str::to_owned)
 }
 
 /// Returns the line of a sweep that the archive keeps, and that can be resumed.
-pub fn sweep_kept(plan: &SweepPlan, style: Style) -> String {
-    wrapped(&format!("Kept as {}.", plan.id), 2, |line| style.dim(line))
+pub fn sweep_kept(plan: &SweepPlan, style: TextStyle) -> String {
+    wrap_text(&format!("Kept as {}.", plan.id), 2, |line| style.dim(line))
 }
 
 /// Returns the line of a forecast amid a sweep that has spent so much.
 pub fn sweep_forecast(spent: SweepCost, forecast: &SweepForecast) -> String {
     let SweepForecast { median, low, high } = forecast;
     let [least, most] = [low, high].map(|end| end.bytes);
-    let time = minutes(median.time);
+    let time = seconds_or_minutes(median.time);
     format!("      spent {}; forecast {} ({least} to {most}) in {time}", spent.bytes, median.bytes)
 }
 
@@ -82,20 +82,20 @@ pub fn sweep_run(number: u32, run: &SweepRun) -> String {
 }
 
 /// Returns the whole report.
-pub fn sweep(report: &SweepReport, style: Style) -> String {
-    let mut text = heading(style, "Rates by window and streams");
-    text += &rate_map(report).text();
+pub fn sweep_text(report: &SweepReport, style: TextStyle) -> String {
+    let mut text = heading_line(style, "Rates by window and streams");
+    text += &rate_map(report).to_text();
     if let Some(answer) = &report.answer {
-        text += &heading(style, "The setting");
-        text += &settings(answer, report, style);
+        text += &heading_line(style, "The setting");
+        text += &settings_table(answer, report, style);
     }
     for sentence in sweep_sentences(report) {
-        text += &wrapped(&sentence, 2, str::to_owned);
+        text += &wrap_text(&sentence, 2, str::to_owned);
     }
-    text += &costs(report, style);
+    text += &cost_table(report, style);
     if report.interrupted {
         let line = format!("Interrupted: `--resume {}` goes on with the next run.", report.plan.id);
-        text += &wrapped(&line, 2, |line| style.bad(line));
+        text += &wrap_text(&line, 2, |line| style.mark_failure(line));
     }
     text
 }
@@ -105,18 +105,18 @@ pub(crate) fn rate_map(report: &SweepReport) -> HeatMap {
     let tile = |of: &SweepEstimate| {
         let own = own_rates(report, of.cell);
         let (rate, note) = match (of.runs, median(own.clone())) {
-            (0, None) => (of.rate, interval(of)),
+            (0, None) => (of.rate, rate_interval(of)),
             // The estimate is of the path as it is now, and knows nothing of runs that were made before.
-            (0, Some(rate)) => (rate, format!("{} before those that count", counted(own.len(), "run"))),
-            (runs, _) => (of.rate, format!("{}, {}", interval(of), counted(runs, "run"))),
+            (0, Some(rate)) => (rate, format!("{} before those that count", count_noun(own.len(), "run"))),
+            (runs, _) => (of.rate, format!("{}, {}", rate_interval(of), count_noun(runs, "run"))),
         };
         let is_measured = of.runs > 0 || !own.is_empty();
-        Tile { window: of.cell.window, streams: of.cell.streams.into(), rate, is_measured, note }
+        HeatTile { window: of.cell.window, streams: of.cell.streams.into(), rate, is_measured, note }
     };
     let map = HeatMap::new("Rate by window and streams", report.surface.iter().map(tile).collect());
     let Some(answer) = &report.answer else { return map };
     let (knee, best) = (answer.knee.cell, answer.best.rate);
-    map.knee(knee.window, knee.streams.into()).bdp(best.bytes_in(report.plan.rtt))
+    map.with_knee(knee.window, knee.streams.into()).with_bdp(best.bytes_in(report.plan.rtt))
 }
 
 /// Returns the rates of all runs of a setting.
@@ -125,7 +125,7 @@ fn own_rates(report: &SweepReport, cell: SweepCell) -> Vec<BitRate> {
 }
 
 /// Returns the interval of a rate, with its unit once if it is the same.
-pub(crate) fn interval(of: &SweepEstimate) -> String {
+pub(crate) fn rate_interval(of: &SweepEstimate) -> String {
     let (low, high) = (of.low.to_string(), of.high.to_string());
     match (low.split_once(' '), high.split_once(' ')) {
         (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
@@ -133,17 +133,17 @@ pub(crate) fn interval(of: &SweepEstimate) -> String {
     }
 }
 
-fn settings(answer: &SweepAnswer, report: &SweepReport, style: Style) -> String {
-    let right = Align::Right;
-    let mut table = Table::new(&[
-        ("", Align::Left),
+fn settings_table(answer: &SweepAnswer, report: &SweepReport, style: TextStyle) -> String {
+    let right = ColumnAlignment::Right;
+    let mut table = TextTable::new(&[
+        ("", ColumnAlignment::Left),
         ("streams × window", right),
         ("rate", right),
         ("95 % interval", right),
         ("RTT", right),
     ]);
     for (name, of) in named_settings(answer) {
-        table.row([
+        table.push_row([
             name.to_owned(),
             of.cell.to_string(),
             of.rate.to_string(),
@@ -174,9 +174,9 @@ pub(crate) fn added_rtt(report: &SweepReport, of: &SweepEstimate) -> Option<Span
 /// Returns the answers that the runs give, a sentence each.
 pub(crate) fn sweep_sentences(report: &SweepReport) -> Vec<String> {
     let mut said = Vec::new();
-    said.extend(change(report));
+    said.extend(path_change(report));
     said.extend(left_out(report));
-    said.extend(verdict(report));
+    said.extend(sweep_verdict(report));
     said.extend(next_to_prediction(report));
     said.extend(report.dips.iter().flat_map(|dips| of_dips(dips, report.plan.order)));
     said.extend(of_rtt(report));
@@ -185,7 +185,7 @@ pub(crate) fn sweep_sentences(report: &SweepReport) -> Vec<String> {
     said
 }
 
-fn change(report: &SweepReport) -> Option<String> {
+fn path_change(report: &SweepReport) -> Option<String> {
     let begun = report.segments.last().filter(|_| report.segments.len() > 1)? + 1;
     let what_counts = match report.plan.order {
         None => format!("only the runs from number {begun} on count for the answer"),
@@ -203,7 +203,7 @@ fn left_out(report: &SweepReport) -> Option<String> {
     Some(format!("Left out, as their runs do not count{why}: {}.", settings.join(", ")))
 }
 
-fn verdict(report: &SweepReport) -> Option<String> {
+fn sweep_verdict(report: &SweepReport) -> Option<String> {
     let Some(answer) = &report.answer else {
         let few = "No knee: too few runs count over the path as it is now.";
         return (!report.interrupted).then(|| few.to_owned());
@@ -303,7 +303,8 @@ fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
         };
     };
     let [method, cross_traffic, flight] =
-        [SweepDipCause::Order, SweepDipCause::CrossTraffic, SweepDipCause::BeyondFlight].map(|of| yes(dips.cause, of));
+        [SweepDipCause::Order, SweepDipCause::CrossTraffic, SweepDipCause::BeyondFlight]
+            .map(|of| cause_answer(dips.cause, of));
     said.push(format!(
         "Is it the method? {method}: runs after one another, each relative to its setting, correlate by \
          {neighbours:.2}; a slow change of the path would make it much."
@@ -321,7 +322,7 @@ fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
     said
 }
 
-fn yes(cause: Option<SweepDipCause>, of: SweepDipCause) -> &'static str {
+fn cause_answer(cause: Option<SweepDipCause>, of: SweepDipCause) -> &'static str {
     match cause {
         None => "Perhaps",
         Some(cause) if cause == of => "Yes",
@@ -342,42 +343,44 @@ fn of_streams(report: &SweepReport) -> Option<String> {
     Some(format!(
         "The rate of all streams varies {middle:.2} times as much as independent streams would (median of {}): \
          {meaning}.",
-        counted(quotients.len(), "run")
+        count_noun(quotients.len(), "run")
     ))
 }
 
 /// Returns a sentence on the other traffic that the device of the runs carried.
 fn of_others(report: &SweepReport) -> Option<String> {
-    let traffic = traffic(report, &placed(report))?;
+    let traffic = device_traffic(report, &timed_runs(report))?;
     let speed = traffic.speed.map_or_else(String::new, |speed| format!(" of {speed}"));
     Some(format!("The device {}{speed} carried {}.", traffic.device, traffic.of_others()))
 }
 
-fn costs(report: &SweepReport, style: Style) -> String {
-    let right = Align::Right;
-    let mut table = Table::new(&[("", Align::Left), ("bytes", right), ("time", right)]);
-    let mut row = |name: &str, cost: SweepCost| table.row([name.to_owned(), size(cost.bytes), minutes(cost.time)]);
+fn cost_table(report: &SweepReport, style: TextStyle) -> String {
+    let right = ColumnAlignment::Right;
+    let mut table = TextTable::new(&[("", ColumnAlignment::Left), ("bytes", right), ("time", right)]);
+    let mut row = |name: &str, cost: SweepCost| {
+        table.push_row([name.to_owned(), size_cell(cost.bytes), seconds_or_minutes(cost.time)])
+    };
     if let Some(SweepForecast { median, low, high }) = report.plan.forecast {
         row("forecast", median);
         row("8 of 10: from", low);
         row("to", high);
     }
-    row(&format!("spent on {}", counted(report.runs.len(), "run")), report.spent);
+    row(&format!("spent on {}", count_noun(report.runs.len(), "run")), report.spent);
     row("whole grid", report.grid);
     format!("\n{}", table.render(2, |head| style.dim(head)))
 }
 
-fn size(bytes: ByteCount) -> String {
+fn size_cell(bytes: ByteCount) -> String {
     bytes.to_string()
 }
 
 /// Returns a length of time in seconds, or in minutes if it is long.
-pub(crate) fn minutes(span: Span) -> String {
+pub(crate) fn seconds_or_minutes(span: Span) -> String {
     let seconds = span.as_secs_f64();
     if seconds < 100.0 { format!("{seconds:.0} s") } else { format!("{:.1} min", seconds / 60.0) }
 }
 
-fn range<T: std::fmt::Display>(values: &[T]) -> String {
+fn first_to_last<T: std::fmt::Display>(values: &[T]) -> String {
     match values {
         [] => String::new(),
         [only] => only.to_string(),

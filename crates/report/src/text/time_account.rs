@@ -1,11 +1,11 @@
 //! The account of the time of a command.
 
 use fullpipe_record::TimeAccount;
-use fullpipe_units::{Ratio, Span, counted};
+use fullpipe_units::{Ratio, Span, count_noun};
 
-use super::measurement::{round_trip, rounded};
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table, bar};
+use super::measurement::{round_trip, rounded_time};
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable, value_bar};
 
 /// Characters of the longest bar.
 const BAR: usize = 10;
@@ -14,14 +14,19 @@ const BAR: usize = 10;
 pub(crate) type UseOfTime = (&'static str, Span, String);
 
 /// Returns the account of a command's time, or of that for which a process was watched.
-pub fn time_account(account: &TimeAccount, is_command: bool, style: Style) -> String {
-    let mut table = Table::new(&[("", Align::Left), ("", Align::Right), ("", Align::Right), ("", Align::Left)]);
+pub fn time_account(account: &TimeAccount, is_command: bool, style: TextStyle) -> String {
+    let mut table = TextTable::new(&[
+        ("", ColumnAlignment::Left),
+        ("", ColumnAlignment::Right),
+        ("", ColumnAlignment::Right),
+        ("", ColumnAlignment::Left),
+    ]);
     for (name, time, figures) in uses_of_time(account) {
-        let bar = bar(time.as_secs_f64(), account.whole.as_secs_f64(), BAR);
-        table.row([name.to_owned(), rounded(time), share(time, account), format!("{bar} {figures}")]);
+        let bar = value_bar(time.as_secs_f64(), account.whole.as_secs_f64(), BAR);
+        table.push_row([name.to_owned(), rounded_time(time), time_share(time, account), format!("{bar} {figures}")]);
     }
-    let main = wrapped(&main_use(account, is_command), 2, |line| style.bold(line));
-    heading(style, "Where the time went") + &main + &table.render(4, str::to_owned)
+    let main = wrap_text(&main_use(account, is_command), 2, |line| style.bold(line));
+    heading_line(style, "Where the time went") + &main + &table.render(4, str::to_owned)
 }
 
 /// Returns the uses of a command's time, those that took none left out.
@@ -42,11 +47,11 @@ const MIN_SHOWN: Span = Span::from_millis(5);
 
 fn round_trips(account: &TimeAccount) -> Option<String> {
     let each = account.requests / Some(account.round_trips).filter(|number| *number > 0)?;
-    Some(format!("{} of {}", counted(account.round_trips, "round trip"), round_trip(each)))
+    Some(format!("{} of {}", count_noun(account.round_trips, "round trip"), round_trip(each)))
 }
 
-fn share(time: Span, account: &TimeAccount) -> String {
-    format!("{:.0} %", Ratio::of(time.as_secs_f64(), account.whole.as_secs_f64()).percent())
+fn time_share(time: Span, account: &TimeAccount) -> String {
+    format!("{:.0} %", Ratio::from_quotient(time.as_secs_f64(), account.whole.as_secs_f64()).as_percent())
 }
 
 /// Returns the name of the use that took most of the time.
@@ -56,11 +61,11 @@ pub fn longest_use(account: &TimeAccount) -> &'static str {
 
 /// Returns the use that took most of the time in a sentence, and what would save it where no setting would.
 pub(crate) fn main_use(account: &TimeAccount, is_command: bool) -> String {
-    let whole = rounded(account.whole);
+    let whole = rounded_time(account.whole);
     let of = if is_command { format!("of the command's {whole}") } else { format!("of the {whole} watched") };
     let longest = uses_of_time(account).into_iter().max_by_key(|(_, time, _)| *time);
     let Some((name, time, _)) = longest else { return format!("Nothing took long {of}.") };
-    let took = format!("{} {of} ({})", rounded(time), share(time, account));
+    let took = format!("{} {of} ({})", rounded_time(time), time_share(time, account));
     match round_trips(account).filter(|_| time == account.requests) {
         Some(trips) => format!(
             "Requests that wait for each other's answers took {took}: {trips}. Fewer requests, several at once, or the \
@@ -86,7 +91,7 @@ mod tests {
             own_work: Span::from_millis(1),
             elsewhere: Span::from_millis(239),
         };
-        let text = time_account(&account, true, Style::PLAIN);
+        let text = time_account(&account, true, TextStyle::PLAIN);
         let sentence = "Requests that wait for each other's answers took 8.48 s of the command's";
         assert!(text.contains(sentence) && text.contains("106 round trips of 80 ms"), "{text}");
         assert!(text.contains("data under way") && !text.contains("own work"), "{text}");

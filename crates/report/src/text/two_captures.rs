@@ -3,83 +3,83 @@
 use fullpipe_record::{
     CaptureReport, ChangedField, ClockOffset, ClockSkew, FlowChange, FlowDirection, FlowPair, FlowReport, OneWayDelay,
 };
-use fullpipe_units::{ByteCount, Ratio, counted, printable};
+use fullpipe_units::{ByteCount, Ratio, count_noun, printable_line};
 
 use super::measurement::round_trip;
-use super::style::{Style, heading, wrapped};
-use super::table::{Align, Table, spark};
+use super::style::{TextStyle, heading_line, wrap_text};
+use super::table::{ColumnAlignment, TextTable, spark_line};
 
 /// Returns the comparison of connection `number` in two captures: losses and changes between them,
 /// delays, and their clocks. Returns nothing of one capture.
-pub(crate) fn compared(report: &CaptureReport, number: u64, style: Style) -> String {
+pub(crate) fn capture_comparison(report: &CaptureReport, number: u64, style: TextStyle) -> String {
     let Some(other) = &report.other else { return String::new() };
-    let count = counted(report.pairs.len(), "connection");
-    let [first, second] = [&report.name, &other.name].map(|name| printable(name));
-    let mut text = heading(style, &format!("Between {first} and {second}: {count} in both"));
+    let count = count_noun(report.pairs.len(), "connection");
+    let [first, second] = [&report.name, &other.name].map(|name| printable_line(name));
+    let mut text = heading_line(style, &format!("Between {first} and {second}: {count} in both"));
     for note in &other.notes {
-        text += &wrapped(note, 2, |line| style.dim(line));
+        text += &wrap_text(note, 2, |line| style.dim(line));
     }
     let flow = report.flows.iter().find(|flow| flow.number == number);
     let pair = report.pairs.iter().find(|pair| pair.numbers[0] == number);
     let Some((flow, pair)) = flow.zip(pair) else {
-        return text + &wrapped(&format!("Connection {number} is in the first alone."), 2, str::to_owned);
+        return text + &wrap_text(&format!("Connection {number} is in the first alone."), 2, str::to_owned);
     };
-    let left = Align::Left;
-    let mut table = Table::new(&[("", left), ("", left)]);
-    for (name, value) in rows(flow, pair) {
-        table.row([name.to_owned(), value]);
+    let left = ColumnAlignment::Left;
+    let mut table = TextTable::new(&[("", left), ("", left)]);
+    for (name, value) in pair_rows(flow, pair) {
+        table.push_row([name.to_owned(), value]);
     }
     text += &table.render(2, str::to_owned);
-    text + &changes(flow, pair, style)
+    text + &field_changes_table(flow, pair, style)
 }
 
-fn rows(flow: &FlowReport, pair: &FlowPair) -> Vec<(&'static str, String)> {
+fn pair_rows(flow: &FlowReport, pair: &FlowPair) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if pair.nearer_to_first.is_none() {
         rows.push(("order", "not known; they are taken to lie on the way in the order given".to_owned()));
     }
-    rows.extend(path(pair).map(|path| ("path", path)));
-    for (end, name) in ends(flow) {
+    rows.extend(pair_path(pair).map(|path| ("path", path)));
+    for (end, name) in flow_ends(flow) {
         let direction = &pair.directions[end];
-        rows.push((name, losses(direction, flow.ends[end].data_packets > 0)));
+        rows.push((name, loss_text(direction, flow.ends[end].data_packets > 0)));
         if let Some(course) = &direction.loss_course {
             let lost: Vec<f64> = course.lost.iter().map(|bytes| bytes.as_f64()).collect();
-            rows.push(("  over time", format!("{}  each {}", spark(&lost), round_trip(course.width))));
+            rows.push(("  over time", format!("{}  each {}", spark_line(&lost), round_trip(course.width))));
         }
-        rows.extend(direction.delay.map(|delay| ("  delay", delays(delay))));
+        rows.extend(direction.delay.map(|delay| ("  delay", delay_text(delay))));
     }
-    rows.push(("clocks", clocks(pair.clock_offset, pair.clock_skew)));
+    rows.push(("clocks", clock_text(pair.clock_offset, pair.clock_skew)));
     rows
 }
 
 /// Returns both ends, the sender of most data first.
-fn ends(flow: &FlowReport) -> [(usize, &'static str); 2] {
-    let sender = flow.sender();
+fn flow_ends(flow: &FlowReport) -> [(usize, &'static str); 2] {
+    let sender = flow.sender_index();
     [(sender, "from sender"), (1 - sender, "from receiver")]
 }
 
-fn path(pair: &FlowPair) -> Option<String> {
+fn pair_path(pair: &FlowPair) -> Option<String> {
     let routers = match pair.directions.each_ref().map(|direction| direction.routers) {
         [None, None] => None,
         [Some(0), Some(0) | None] | [None, Some(0)] => Some("no router between them".to_owned()),
         [Some(there), Some(back)] if there != back => {
-            Some(format!("{} between them, {back} back", counted(there, "router")))
+            Some(format!("{} between them, {back} back", count_noun(there, "router")))
         }
-        [Some(many), _] | [None, Some(many)] => Some(format!("{} between them", counted(many, "router"))),
+        [Some(many), _] | [None, Some(many)] => Some(format!("{} between them", count_noun(many, "router"))),
     };
     let rtt = pair.clock_offset.map(|offset| format!("least RTT {}", round_trip(offset.rtt)));
     let all: Vec<String> = [routers, rtt].into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-fn losses(direction: &FlowDirection, has_data: bool) -> String {
+fn loss_text(direction: &FlowDirection, has_data: bool) -> String {
     if !direction.in_both {
         return "in one of the captures alone".to_owned();
     }
     let mut all = Vec::new();
     all.extend(losses_between(direction, "them"));
     let mut add = |count: u64, text: &str| {
-        all.extend((count > 0).then(|| format!("{} {text}", counted(count, "segment"))));
+        all.extend((count > 0).then(|| format!("{} {text}", count_noun(count, "segment"))));
     };
     add(direction.lost_before, "lost before them");
     add(
@@ -97,7 +97,7 @@ fn losses(direction: &FlowDirection, has_data: bool) -> String {
     }
     all.extend(has_data.then(|| match direction.reordered_packets {
         0 => "nothing reordered".to_owned(),
-        many => format!("{} reordered", counted(many, "packet")),
+        many => format!("{} reordered", count_noun(many, "packet")),
     }));
     let undecided = direction.undecided_bytes;
     all.extend((undecided > ByteCount::ZERO).then(|| format!("{undecided} under way as a capture began or ended")));
@@ -110,19 +110,19 @@ pub(crate) fn losses_between(direction: &FlowDirection, captures: &str) -> Optio
     let (lost, share) = (direction.lost_segments, direction.lost);
     let all = (lost as f64 / share.get()).round();
     let text = if all < FEW {
-        format!("{lost} of {} lost between {captures}", counted(all as u64, "segment"))
+        format!("{lost} of {} lost between {captures}", count_noun(all as u64, "segment"))
     } else {
-        format!("{} lost between {captures} ({share})", counted(lost, "segment"))
+        format!("{} lost between {captures} ({share})", count_noun(lost, "segment"))
     };
     (lost > 0).then_some(text)
 }
 
-fn delays(delay: OneWayDelay) -> String {
+fn delay_text(delay: OneWayDelay) -> String {
     let [median, p95, most] = [delay.median, delay.p95, delay.most].map(round_trip);
     format!("{median} median, {p95} p95, {most} most, above the least")
 }
 
-fn clocks(offset: Option<ClockOffset>, skew: Option<ClockSkew>) -> String {
+fn clock_text(offset: Option<ClockOffset>, skew: Option<ClockSkew>) -> String {
     let offset = offset.map(|offset| {
         let order = if offset.ahead == 1 { "ahead" } else { "behind" };
         format!("second {} {order}, assuming symmetry", round_trip(offset.by))
@@ -146,21 +146,21 @@ fn ppm(ratio: Ratio) -> String {
 }
 
 /// Returns the table of the fields that were changed.
-fn changes(flow: &FlowReport, pair: &FlowPair, style: Style) -> String {
+fn field_changes_table(flow: &FlowReport, pair: &FlowPair, style: TextStyle) -> String {
     let mut text = String::new();
-    let left = Align::Left;
-    let mut table = Table::new(&[("changed", left), ("of", left), ("before", left), ("after", left)]);
+    let left = ColumnAlignment::Left;
+    let mut table = TextTable::new(&[("changed", left), ("of", left), ("before", left), ("after", left)]);
     let mut is_empty = true;
-    for (end, name) in ends(flow) {
+    for (end, name) in flow_ends(flow) {
         let name = name.trim_start_matches("from ");
         for change in &pair.directions[end].changes {
             if change.field == ChangedField::Address {
                 // Two of them would not fit into a line.
-                text += &translated(change, name, style);
+                text += &address_translation(change, name, style);
             } else {
                 is_empty = false;
-                table.row([
-                    field(change.field).to_owned(),
+                table.push_row([
+                    field_name(change.field).to_owned(),
                     name.to_owned(),
                     change.before.clone(),
                     change.after.clone(),
@@ -175,12 +175,12 @@ fn changes(flow: &FlowReport, pair: &FlowPair, style: Style) -> String {
     text
 }
 
-fn translated(change: &FlowChange, name: &str, style: Style) -> String {
+fn address_translation(change: &FlowChange, name: &str, style: TextStyle) -> String {
     let line = format!("The address of the {name} was changed: {} before, {} after.", change.before, change.after);
-    wrapped(&line, 2, |line| style.bold(line))
+    wrap_text(&line, 2, |line| style.bold(line))
 }
 
-pub(crate) const fn field(field: ChangedField) -> &'static str {
+pub(crate) const fn field_name(field: ChangedField) -> &'static str {
     match field {
         ChangedField::Address => "address",
         ChangedField::Mss => "MSS of the SYN",
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn two_captures_are_compared_in_a_few_lines_within_eighty_columns() {
-        let text = compared(&report(), 7, Style::PLAIN);
+        let text = capture_comparison(&report(), 7, TextStyle::PLAIN);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         for part in [
             "Between sender.pcap and receiver.pcap: 1 connection in both",
@@ -311,7 +311,7 @@ mod tests {
             directions: [FlowDirection::default(), FlowDirection { in_both: true, ..FlowDirection::default() }],
             ..report.pairs[0].clone()
         };
-        let text = compared(&report, 7, Style::PLAIN);
+        let text = capture_comparison(&report, 7, TextStyle::PLAIN);
         for part in [
             "order          not known; they are taken to lie on the way in the order given",
             "from sender    in one of the captures alone",
@@ -320,8 +320,8 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         report.pairs.clear();
-        assert!(compared(&report, 7, Style::PLAIN).contains("Connection 7 is in the first alone."));
+        assert!(capture_comparison(&report, 7, TextStyle::PLAIN).contains("Connection 7 is in the first alone."));
         report.other = None;
-        assert_eq!(compared(&report, 7, Style::PLAIN), "");
+        assert_eq!(capture_comparison(&report, 7, TextStyle::PLAIN), "");
     }
 }

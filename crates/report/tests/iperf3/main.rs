@@ -4,15 +4,18 @@ use fullpipe_record::{
     Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport, SocketReadback,
     StreamInterval, StreamSummary, Summary, TcpInfo, Transport, Validity,
 };
-use fullpipe_report::iperf3::{Connections, Json, Role, TestHeader, Text, TextOptions, Unit, greeting, listening};
+use fullpipe_report::iperf3::{
+    JsonOutput, RateUnit, TestConnections, TestHeader, TestRole, TextOptions, TextOutput, greeting_lines,
+    listening_line,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 #[test]
 fn tcp_both_ways_over_two_streams() {
     let request = Request { direction: Direction::Both, streams: 2, omit: Span::from_secs(1), ..request() };
-    insta::assert_snapshot!("tcp_client", text(Role::Client, true, &request));
-    insta::assert_snapshot!("tcp_server", text(Role::Server, true, &request));
-    insta::assert_snapshot!("tcp_client_json", json(Role::Client, &request));
+    insta::assert_snapshot!("tcp_client", text(TestRole::Client, true, &request));
+    insta::assert_snapshot!("tcp_server", text(TestRole::Server, true, &request));
+    insta::assert_snapshot!("tcp_client_json", json(TestRole::Client, &request));
 }
 
 #[test]
@@ -26,25 +29,25 @@ fn udp_with_losses() {
         extra_data: Some("a text".to_owned()),
         ..request()
     };
-    insta::assert_snapshot!("udp_client", text(Role::Client, false, &request));
-    insta::assert_snapshot!("udp_server", text(Role::Server, false, &request));
-    insta::assert_snapshot!("udp_client_json", json(Role::Client, &request));
+    insta::assert_snapshot!("udp_client", text(TestRole::Client, false, &request));
+    insta::assert_snapshot!("udp_server", text(TestRole::Server, false, &request));
+    insta::assert_snapshot!("udp_client_json", json(TestRole::Client, &request));
 }
 
 #[test]
 fn events_are_one_line_each_and_say_what_the_document_says() {
     let request = Request { direction: Direction::Both, ..request() };
-    let (mut events, mut document) = (fresh(Role::Client, &request), fresh(Role::Client, &request));
-    let mut lines = vec![events.connected(&test_header(), &connections(&request))];
-    document.connected(&test_header(), &connections(&request));
+    let (mut events, mut document) = (fresh(TestRole::Client, &request), fresh(TestRole::Client, &request));
+    let mut lines = vec![events.add_connections(&test_header(), &connections(&request))];
+    document.add_connections(&test_header(), &connections(&request));
     for interval in intervals(&request) {
         lines.extend(events.interval_event(&interval));
-        document.interval(&interval);
+        document.add_interval(&interval);
     }
-    lines.push(events.results(&seen(&request, Role::Client)));
-    document.results(&seen(&request, Role::Client));
+    lines.push(events.add_results(&seen(&request, TestRole::Client)));
+    document.add_results(&seen(&request, TestRole::Client));
     let lines: Vec<serde_json::Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let document: serde_json::Value = serde_json::from_str(&document.document()).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&document.document_text()).unwrap();
     let names: Vec<&str> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
     assert_eq!(names, ["start", "interval", "interval", "end"]);
     assert_eq!(lines[0]["data"], document["start"]);
@@ -54,11 +57,11 @@ fn events_are_one_line_each_and_say_what_the_document_says() {
 
 #[test]
 fn a_server_that_receives_states_no_figures_of_the_sender() {
-    let mut seen = seen(&request(), Role::Server);
+    let mut seen = seen(&request(), TestRole::Server);
     seen.streams[0].retransmits = None;
-    let mut json = fresh(Role::Server, &request());
-    json.connected(&test_header(), &connections(&request()));
-    let event: serde_json::Value = serde_json::from_str(&json.results(&seen)).unwrap();
+    let mut json = fresh(TestRole::Server, &request());
+    json.add_connections(&test_header(), &connections(&request()));
+    let event: serde_json::Value = serde_json::from_str(&json.add_results(&seen)).unwrap();
     let [sum, sender] = [&event["data"]["sum_sent"], &event["data"]["streams"][0]["sender"]];
     for figure in ["retransmits", "max_snd_cwnd", "mean_rtt"] {
         assert!(sum.get(figure).is_none() && sender.get(figure).is_none(), "{event}");
@@ -68,17 +71,17 @@ fn a_server_that_receives_states_no_figures_of_the_sender() {
 
 #[test]
 fn a_test_that_never_began_has_a_start_and_an_error() {
-    let mut json = fresh(Role::Client, &request());
-    assert_eq!(json.failed("no luck"), "{\"event\":\"error\",\"data\":\"no luck\"}\n");
-    insta::assert_snapshot!(json.document());
+    let mut json = fresh(TestRole::Client, &request());
+    assert_eq!(json.add_failure("no luck"), "{\"event\":\"error\",\"data\":\"no luck\"}\n");
+    insta::assert_snapshot!(json.document_text());
 }
 
 #[test]
 fn output_of_a_server_is_kept_as_what_it_is() {
-    let mut json = fresh(Role::Client, &request());
+    let mut json = fresh(TestRole::Client, &request());
     assert_eq!(json.server_output("a line\n"), "{\"event\":\"server_output_text\",\"data\":\"a line\\n\"}\n");
     assert_eq!(json.server_output("{\"a\":\n1}"), "{\"event\":\"server_output_json\",\"data\":{\"a\": 1}}\n");
-    let document: serde_json::Value = serde_json::from_str(&json.document()).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&json.document_text()).unwrap();
     assert_eq!(document["server_output_text"], "a line\n");
     assert_eq!(document["server_output_json"]["a"], 1);
 }
@@ -93,11 +96,11 @@ fn a_rest_in_which_nothing_moved_is_left_out() {
         ..interval(&request, 2, Direction::Upload)
     };
     for (bytes, millis, is_said) in [(0, 99, false), (0, 100, true), (1, 1, true)] {
-        let options = TextOptions { role: Role::Server, unit: Unit::Bits, verbose: false };
-        let mut text = Text::new(options, request.clone());
-        assert_eq!(!text.interval(&rest(bytes, millis)).is_empty(), is_said, "{bytes} bytes in {millis} ms");
-        let mut json = fresh(Role::Server, &request);
-        assert_eq!(json.interval(&rest(bytes, millis)).is_some(), is_said, "{bytes} bytes in {millis} ms");
+        let options = TextOptions { role: TestRole::Server, unit: RateUnit::Bits, verbose: false };
+        let mut text = TextOutput::new(options, request.clone());
+        assert_eq!(!text.interval_lines(&rest(bytes, millis)).is_empty(), is_said, "{bytes} bytes in {millis} ms");
+        let mut json = fresh(TestRole::Server, &request);
+        assert_eq!(json.add_interval(&rest(bytes, millis)).is_some(), is_said, "{bytes} bytes in {millis} ms");
     }
 }
 
@@ -112,59 +115,59 @@ fn numbers_of_a_hostile_peer_are_printed_and_no_more() {
         jitter: Span::MAX,
         ..Datagrams::default()
     };
-    let mut seen = seen(&request, Role::Client);
+    let mut seen = seen(&request, TestRole::Client);
     for stream in &mut seen.streams {
         stream.sent = ByteCount::new(u64::MAX);
         stream.received = ByteCount::new(u64::MAX);
         stream.datagrams_sent = Some(u64::MAX);
         stream.datagrams = Some(worst);
     }
-    let options = TextOptions { role: Role::Client, unit: Unit::Bits, verbose: true };
+    let options = TextOptions { role: TestRole::Client, unit: RateUnit::Bits, verbose: true };
     assert!(
-        Text::new(options, request.clone())
-            .results(&seen)
+        TextOutput::new(options, request.clone())
+            .result_lines(&seen)
             .contains("18446744073709551615/18446744073709551615 (1e+02%)")
     );
-    fresh(Role::Client, &request).results(&seen);
-    let printed = Text::new(options, request).server_output("\u{1b}[2J\ta line\n");
+    fresh(TestRole::Client, &request).add_results(&seen);
+    let printed = TextOutput::new(options, request).server_output("\u{1b}[2J\ta line\n");
     assert_eq!(printed, "\nServer output:\n\u{fffd}[2J\ta line\n\n");
 }
 
-fn text(role: Role, verbose: bool, request: &Request) -> String {
-    let mut text = Text::new(TextOptions { role, unit: Unit::Bits, verbose }, request.clone());
+fn text(role: TestRole, verbose: bool, request: &Request) -> String {
+    let mut text = TextOutput::new(TextOptions { role, unit: RateUnit::Bits, verbose }, request.clone());
     let mut all = if verbose {
-        greeting(&test_header(), request.title.as_deref().filter(|_| role == Role::Client))
+        greeting_lines(&test_header(), request.title.as_deref().filter(|_| role == TestRole::Client))
     } else {
         String::new()
     };
-    if role == Role::Server {
-        all += &listening(5201, 1);
+    if role == TestRole::Server {
+        all += &listening_line(5201, 1);
     }
-    all += &text.connected(&test_header(), &connections(request));
+    all += &text.connection_lines(&test_header(), &connections(request));
     for interval in intervals(request) {
-        all += &text.interval(&interval);
+        all += &text.interval_lines(&interval);
     }
-    all += &text.results(&seen(request, role));
-    if role == Role::Client {
+    all += &text.result_lines(&seen(request, role));
+    if role == TestRole::Client {
         all += &text.server_output("what the server printed\n");
-        all += &text.done();
+        all += &text.done_line();
     }
     // A snapshot would lose the spaces at the ends of lines, which are iperf3's too.
     all.replace('\n', "|\n")
 }
 
-fn json(role: Role, request: &Request) -> String {
+fn json(role: TestRole, request: &Request) -> String {
     let mut json = fresh(role, request);
-    json.connected(&test_header(), &connections(request));
+    json.add_connections(&test_header(), &connections(request));
     for interval in intervals(request) {
-        json.interval(&interval);
+        json.add_interval(&interval);
     }
-    json.results(&seen(request, role));
-    json.document()
+    json.add_results(&seen(request, role));
+    json.document_text()
 }
 
-fn fresh(role: Role, request: &Request) -> Json {
-    Json::new(role, request.clone(), &test_header())
+fn fresh(role: TestRole, request: &Request) -> JsonOutput {
+    JsonOutput::new(role, request.clone(), &test_header())
 }
 
 fn request() -> Request {
@@ -181,7 +184,7 @@ fn test_header() -> TestHeader {
     }
 }
 
-fn connections(request: &Request) -> Connections {
+fn connections(request: &Request) -> TestConnections {
     let socket = |stream: u16| SocketReadback {
         stream,
         sndbuf: ByteCount::new(16_384),
@@ -192,7 +195,7 @@ fn connections(request: &Request) -> Connections {
         handshake: None,
         syn_quotes: Vec::new(),
     };
-    Connections {
+    TestConnections {
         request: request.clone(),
         cookie: "abcdefghijklmnopqrstuvwxyz2345672345".to_owned(),
         mss: Some(ByteCount::new(1448)),
@@ -201,13 +204,13 @@ fn connections(request: &Request) -> Connections {
 }
 
 fn all_streams(request: &Request) -> u16 {
-    request.streams * request.directions().len() as u16
+    request.streams * request.data_directions().len() as u16
 }
 
 /// One a second, of each direction, the omitted ones first.
 fn intervals(request: &Request) -> Vec<Interval> {
     let seconds = (request.omit + request.duration).as_nanos() / 1_000_000_000;
-    let each = (0..seconds).flat_map(|second| request.directions().iter().map(move |&way| (second, way)));
+    let each = (0..seconds).flat_map(|second| request.data_directions().iter().map(move |&way| (second, way)));
     each.map(|(second, way)| interval(request, second, way)).collect()
 }
 
@@ -221,7 +224,7 @@ fn interval(request: &Request, second: u64, direction: Direction) -> Interval {
         from: Span::from_secs(second),
         to: Span::from_secs(second + 1),
         bytes,
-        rate: BitRate::of(bytes, Span::from_secs(1)),
+        rate: BitRate::from_bytes_in(bytes, Span::from_secs(1)),
         retransmits: Some(SegCount::new(3)),
         rtt: None,
         echo_rtt: None,
@@ -264,7 +267,7 @@ fn datagrams(sent: u64, lost: u64) -> Datagrams {
     }
 }
 
-fn seen(request: &Request, role: Role) -> Measurement {
+fn seen(request: &Request, role: TestRole) -> Measurement {
     let stream = |stream: u16| StreamSummary {
         stream,
         direction: match request.direction {
@@ -293,7 +296,7 @@ fn seen(request: &Request, role: Role) -> Measurement {
         datagrams_sent: None,
         datagrams: None,
     };
-    let host = if role == Role::Client { "192.0.2.1" } else { "192.0.2.2" };
+    let host = if role == TestRole::Client { "192.0.2.1" } else { "192.0.2.2" };
     Measurement {
         id: String::new(),
         started: String::new(),

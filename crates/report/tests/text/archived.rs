@@ -76,8 +76,8 @@ pub(crate) fn history(runs: u64) -> HistoryReport {
         date: started(day * 4).chars().take(10).collect(),
         runs: 4,
         rate: rate(day * 4),
-        min: rate(day * 4).scaled(0.98),
-        max: rate(day * 4).scaled(1.01),
+        min: rate(day * 4).scale_by(0.98),
+        max: rate(day * 4).scale_by(1.01),
         rtt_idle: Some(Span::from_millis(20)),
         limit: Some("capacity/link".to_owned()),
     };

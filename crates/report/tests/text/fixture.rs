@@ -59,7 +59,7 @@ pub(crate) fn calculation() -> Calculation {
 }
 
 fn needs() -> Vec<Need> {
-    let mib = |size: f64| Value::Bytes(ByteCount::from_mib(1).scaled(size));
+    let mib = |size: f64| Value::Bytes(ByteCount::from_mib(1).scale_by(size));
     let need =
         |quantity, value, now, met| Need { quantity, side: Side::AtLeast, value: Some(value), now: Some(now), met };
     vec![
@@ -287,7 +287,7 @@ fn measured(rate: BitRate, limit: Verdict) -> Measurement {
             duration: millis(12_100.0),
             sent: ByteCount::new(465_253_171),
             received: ByteCount::new(465_253_171),
-            rate: rate.scaled(0.93),
+            rate: rate.scale_by(0.93),
             retransmits: Some(SegCount::new(0)),
             steady: Some(Steady { ramp: millis(1290.0), ramp_rate: mbps(121.7), rate, duration: millis(10_710.0) }),
             datagrams_sent: None,
@@ -331,8 +331,8 @@ fn rtt() -> RttReport {
         method: RttMethod::Icmp,
         idle: Some(idle),
         loaded: Some(loaded),
-        inflation: Some(Inflation::of(&idle, &loaded)),
-        responsiveness: Responsiveness::of(vec![millis(101.2)], vec![millis(101.4)]),
+        inflation: Some(Inflation::from_stats(&idle, &loaded)),
+        responsiveness: Responsiveness::from_rtts(vec![millis(101.2)], vec![millis(101.4)]),
         echoes: Some(EchoReport { during, ..EchoReport::default() }),
     }
 }
@@ -492,7 +492,7 @@ pub(crate) fn lab_report() -> LabReport {
         scenario: "gordon-bdp".to_owned(),
         title: "One stream and five receive buffers on Fast Ethernet × 10 ms".to_owned(),
         source: Some("Gordon, Impact of Bandwidth Delay Product on TCP Throughput".to_owned()),
-        path: Path::symmetric(&PathDirection { rate: Some(mbps(100.0)), ..direction() }, millis(10.0)),
+        path: Path::with_symmetric_rtt(&PathDirection { rate: Some(mbps(100.0)), ..direction() }, millis(10.0)),
         rtt: millis(10.0),
         steps: vec![step("50000 B", 50_000, 0.981, true), step("125000 B", 125_000, 0.912, false)],
         missed: vec!["the rate of 125000 B is 1.76 times that of 50000 B, not within 2 ± 5 %".to_owned()],
@@ -507,13 +507,13 @@ fn captured(limit: Verdict) -> Measurement {
     let [name, other] = ["sender", "receiver"].map(|end| format!("gordon-bdp-{end}.pcap"));
     let capture =
         OwnCapture { name, other: Some(other), packets: 90_000, dropped: 0, left_out: 0, limit: None, agrees: None };
-    let capture = capture.with(Some(limit), measurement.limit.as_ref());
+    let capture = capture.with_verdict(Some(limit), measurement.limit.as_ref());
     Measurement { capture: Some(Box::new(capture)), ..measurement }
 }
 
 fn step(name: &str, buffer: u64, reached: f64, passed: bool) -> LabStep {
     let (size, expected) = (ByteCount::new(buffer), mbps(53.9));
-    let window = Ceiling { window: Some(size.scaled(1.27)), ..ceiling(Limit::ReceiveWindow, expected, "") };
+    let window = Ceiling { window: Some(size.scale_by(1.27)), ..ceiling(Limit::ReceiveWindow, expected, "") };
     LabStep {
         name: name.to_owned(),
         request: Request { buffer: Buffer::Request(size), ..request() },
@@ -522,8 +522,8 @@ fn step(name: &str, buffer: u64, reached: f64, passed: bool) -> LabStep {
         prediction: Prediction { bdp: Some(ByteCount::new(125_000)), ..prediction(vec![window]) },
         runs: if passed { vec![captured(verdict())] } else { vec![invalid(), captured(full())] },
         buffer: Some(size * 2),
-        window_seen: Some(size.scaled(1.26)),
-        measured: Some(expected.scaled(reached)),
+        window_seen: Some(size.scale_by(1.26)),
+        measured: Some(expected.scale_by(reached)),
         accuracy: Some(Ratio::new(reached)),
         accuracy_textbook: Some(Ratio::new(reached * 0.95)),
         datagrams: None,
@@ -544,7 +544,7 @@ fn request() -> Request {
 }
 
 fn path() -> Path {
-    Path::symmetric(&direction(), millis(100.0))
+    Path::with_symmetric_rtt(&direction(), millis(100.0))
 }
 
 pub(crate) fn lopsided_path() -> Path {
@@ -572,11 +572,11 @@ fn settings() -> HostSettings {
 }
 
 fn mbps(rate: f64) -> BitRate {
-    BitRate::from_mbps(1).scaled(rate)
+    BitRate::from_mbps(1).scale_by(rate)
 }
 
 fn millis(time: f64) -> Span {
-    Span::from_millis(1).scaled(time)
+    Span::from_millis(1).scale_by(time)
 }
 
 /// Three cells: one as predicted, one outside of its interval, one of which no run counts.
@@ -629,8 +629,8 @@ pub(crate) fn grid_against_virtual() -> GridReport {
     let mut report = grid();
     for cell in &mut report.cells {
         cell.simulated = cell.kernel.map(|run| GridRun {
-            rate: run.rate.scaled(1.01),
-            steady: run.steady.map(|rate| rate.scaled(0.99)),
+            rate: run.rate.scale_by(1.01),
+            steady: run.steady.map(|rate| rate.scale_by(0.99)),
             retransmits: Some(SegCount::new(16_314)),
         });
     }
@@ -656,7 +656,7 @@ pub(crate) fn virtual_grid() -> GridReport {
 
 /// A transfer with 20 seeds, in virtual time, with so many streams over so long a path.
 fn simulated(name: Option<&str>, streams: u16, rtt: f64) -> SimulatedTransfer {
-    let path = Path::symmetric(&path().forward, millis(rtt));
+    let path = Path::with_symmetric_rtt(&path().forward, millis(rtt));
     SimulatedTransfer {
         name: name.map(str::to_owned),
         request: Request { congestion: Some("cubic".to_owned()), streams, ..Request::default() },
@@ -749,11 +749,11 @@ pub(crate) fn ramp() -> RampReport {
     let step = |offered: f64, carried: f64, rtt: f64, broken_off: Option<&str>| RampStep {
         offered: mbps(offered),
         carried: mbps(carried),
-        rtt: RttStats::of(vec![millis(rtt); 3]),
+        rtt: RttStats::from_samples(vec![millis(rtt); 3]),
         loss: Some(Ratio::new(0.0)),
         broken_off: broken_off.map(str::to_owned),
     };
     let broken = "the test with 198.51.100.7 failed: the server closed the connection";
     let steps = vec![step(10.0, 9.9, 50.2, None), step(50.0, 49.7, 50.4, None), step(90.0, 12.3, 71.0, Some(broken))];
-    RampReport::new(Some(mbps(100.0)), RttStats::of(vec![millis(50.1)]), steps, false)
+    RampReport::new(Some(mbps(100.0)), RttStats::from_samples(vec![millis(50.1)]), steps, false)
 }

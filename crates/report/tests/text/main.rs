@@ -8,7 +8,7 @@ mod page;
 mod programs;
 
 use fullpipe_record::{Content, Document, Published, Steady, SweepOrder, SweepReport, SweepRun};
-use fullpipe_report::{self as report, Source, Style};
+use fullpipe_report::{self as report, PageSource, TextStyle};
 use fullpipe_units::{BitRate, Span};
 
 /// The width of a terminal that nobody has widened.
@@ -16,50 +16,50 @@ const WIDTH: usize = 80;
 
 #[test]
 fn a_calculation() {
-    let text = textbook(&|style| report::calculation(&fixture::calculation(), style));
+    let text = textbook(&|style| report::calculation_text(&fixture::calculation(), style));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_table_of_calculations() {
-    let text = textbook(&|style| report::table(&fixture::table(), style));
+    let text = textbook(&|style| report::combination_table(&fixture::table(), style));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_table_too_wide_leaves_out_what_it_can() {
-    let text = textbook(&|style| report::table(&fixture::wide_table(), style));
+    let text = textbook(&|style| report::combination_table(&fixture::wide_table(), style));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_comparison_of_programs() {
     let found = programs::compared();
-    insta::assert_snapshot!(textbook(&|style| report::programs(&found, style)));
+    insta::assert_snapshot!(textbook(&|style| report::programs_text(&found, style)));
 }
 
 #[test]
 fn a_transfer_that_was_watched() {
     let found = diagnosed::watched();
     insta::assert_snapshot!(textbook(&|style| {
-        report::diagnosis(&found, BitRate::from_mbps(320), style) + &report::command_end(&diagnosed::command_end())
+        report::diagnosis_text(&found, BitRate::from_mbps(320), style) + &report::command_end(&diagnosed::command_end())
     }));
 }
 
 #[test]
 fn a_verdict_from_which_nothing_follows() {
     let nothing = diagnosed::unknown();
-    insta::assert_snapshot!(textbook(&|style| report::diagnosis(&nothing, BitRate::ZERO, style)));
+    insta::assert_snapshot!(textbook(&|style| report::diagnosis_text(&nothing, BitRate::ZERO, style)));
 }
 
 #[test]
 fn a_remedy_that_was_tried_and_what_the_other_end_must_change() {
     let (trial, remedy) = (diagnosed::trial(), diagnosed::for_both_ends());
-    insta::assert_snapshot!(textbook(&|style| report::trial(&trial, style)));
+    insta::assert_snapshot!(textbook(&|style| report::trial_text(&trial, style)));
     let there = report::commands_elsewhere(&remedy, fullpipe_record::At::Sender);
     assert_eq!(there, ["sysctl -w net.ipv4.tcp_window_scaling=1"]);
     let kept = fullpipe_record::Trial { kept: true, predicted: None, predicted_rtt: None, not_undone: None, ..trial };
-    let text = textbook(&|style| report::trial(&kept, style));
+    let text = textbook(&|style| report::trial_text(&kept, style));
     assert!(text.contains("It was left in place.") && !text.contains("predicted"), "{text}");
 }
 
@@ -69,7 +69,7 @@ fn whole(measured: &fullpipe_record::Measurement) -> String {
         let head = report::interval_head(&measured.request, style);
         let lines = measured.intervals.iter().map(|interval| report::interval_line(&measured.request, interval, style));
         let lines: Vec<String> = std::iter::once(head).chain(lines).collect();
-        format!("{}\n{}", lines.join("\n"), report::measurement(measured, style))
+        format!("{}\n{}", lines.join("\n"), report::measurement_text(measured, style))
     })
 }
 
@@ -85,13 +85,14 @@ fn datagrams_both_ways() {
 
 #[test]
 fn a_route_through_a_silent_router() {
-    insta::assert_snapshot!(textbook(&|style| report::route(&fixture::route(), style)));
+    insta::assert_snapshot!(textbook(&|style| report::route_text(&fixture::route(), style)));
 }
 
 #[test]
 fn a_route_that_ends_early() {
     let nobody = fullpipe_record::RouteReport { hops: Vec::new(), ..fixture::refused_route() };
-    let text = textbook(&|style| report::route(&fixture::refused_route(), style) + &report::route(&nobody, style));
+    let text =
+        textbook(&|style| report::route_text(&fixture::refused_route(), style) + &report::route_text(&nobody, style));
     insta::assert_snapshot!(text);
 }
 
@@ -99,14 +100,14 @@ fn a_route_that_ends_early() {
 fn a_ramp_whose_last_step_broke_off() {
     let text = textbook(&|style| {
         let steps: String = fixture::ramp().steps.iter().map(|step| report::ramp_step(step) + "\n").collect();
-        steps + &report::ramp(&fixture::ramp(), style)
+        steps + &report::ramp_text(&fixture::ramp(), style)
     });
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_measurement_that_does_not_count() {
-    let text = textbook(&|style| report::measurement(&fixture::invalid(), style));
+    let text = textbook(&|style| report::measurement_text(&fixture::invalid(), style));
     insta::assert_snapshot!(text);
 }
 
@@ -116,15 +117,15 @@ fn the_loop_from_title_to_result() {
         let done = fixture::experiment();
         let proof = done.proof.as_ref().unwrap();
         let stages = [
-            report::begins(done.request.duration, style),
-            report::path(&done.path, &done.prediction, style),
-            report::figures(&done.measurement, style),
-            report::judged(&done.verdict, style),
-            report::remedies(&done.remedies, done.measurement.summary.steady, style),
+            report::experiment_announcement(done.request.duration, style),
+            report::path_text(&done.path, &done.prediction, style),
+            report::measurement_figures(&done.measurement, style),
+            report::verdict_text(&done.verdict, style),
+            report::remedies_text(&done.remedies, done.measurement.summary.steady, style),
             report::proof_begins(&proof.remedy, &proof.prediction, style),
-            report::figures(&proof.measurement, style),
-            report::undone(done.undone.as_ref().unwrap(), style),
-            report::result(&done, style),
+            report::measurement_figures(&proof.measurement, style),
+            report::undo_text(done.undone.as_ref().unwrap(), style),
+            report::experiment_result(&done, style),
         ];
         stages.concat()
     });
@@ -133,7 +134,7 @@ fn the_loop_from_title_to_result() {
 
 #[test]
 fn a_loop_without_a_remedy() {
-    let text = textbook(&|style| report::result(&fixture::without_remedy(), style));
+    let text = textbook(&|style| report::experiment_result(&fixture::without_remedy(), style));
     insta::assert_snapshot!(text);
 }
 
@@ -141,7 +142,7 @@ fn a_loop_without_a_remedy() {
 fn a_loop_that_was_interrupted_before_its_remedy() {
     let mut experiment = fixture::without_remedy();
     experiment.interrupted = true;
-    let text = textbook(&|style| report::result(&experiment, style));
+    let text = textbook(&|style| report::experiment_result(&experiment, style));
     assert!(text.contains("interrupted before a remedy was proven"), "{text}");
 }
 
@@ -166,25 +167,25 @@ fn rates_of_nothing_are_not_divided_by() {
     ];
     let page = |content| {
         let document = Document::new(content);
-        report::text_page(&[Source { name: "result.json", document: &document }], Style::PLAIN).unwrap()
+        report::text_page(&[PageSource { name: "result.json", document: &document }], TextStyle::PLAIN).unwrap()
     };
     let text = pages.map(page).concat()
-        + &report::result(&experiment, Style::PLAIN)
-        + &report::grid_report(&grid, Style::PLAIN)
-        + &report::what_if(&what_if, Style::PLAIN);
+        + &report::experiment_result(&experiment, TextStyle::PLAIN)
+        + &report::grid_report(&grid, TextStyle::PLAIN)
+        + &report::what_if(&what_if, TextStyle::PLAIN);
     let undefined = |word: &str| ["NaN", "inf"].contains(&word.trim_matches(['(', ')', '×']));
     assert!(text.contains("0 bit/s → ") && !text.split_whitespace().any(undefined), "{text}");
 }
 
 #[test]
 fn a_loop_whose_proof_does_not_count() {
-    let text = textbook(&|style| report::result(&fixture::spoilt_proof(), style));
+    let text = textbook(&|style| report::experiment_result(&fixture::spoilt_proof(), style));
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_path_that_differs_by_direction() {
-    let text = textbook(&|style| report::path(&fixture::lopsided_path(), &fixture::lossy(), style));
+    let text = textbook(&|style| report::path_text(&fixture::lopsided_path(), &fixture::lossy(), style));
     insta::assert_snapshot!(text);
 }
 
@@ -213,7 +214,7 @@ fn a_grid_against_virtual_time_and_one_in_it() {
 #[test]
 fn transfers_in_virtual_time_with_their_spread_and_with_changes() {
     let many = fixture::simulations();
-    insta::assert_snapshot!("simulations", textbook(&|style| report::simulations(&many, style)));
+    insta::assert_snapshot!("simulations", textbook(&|style| report::simulations_text(&many, style)));
     insta::assert_snapshot!("what_if", textbook(&|style| report::what_if(&fixture::past_with_changes(), style)));
     let csv = report::simulations_csv_row(&many[0]);
     assert_eq!(csv.split(',').count(), report::simulations_csv_head().split(',').count(), "{csv}");
@@ -228,7 +229,7 @@ fn a_sweep_has_its_forecast_with_an_interval() {
     assert!(begins.split_whitespace().collect::<Vec<_>>().join(" ").contains(sentence), "{begins}");
     let line = report::sweep_forecast(swept.spent, &swept.plan.forecast.unwrap());
     assert_eq!(line, "      spent 30 MiB; forecast 40 MiB (25 MiB to 50 MiB) in 20 s");
-    let done = report::sweep(&swept, Style::PLAIN);
+    let done = report::sweep_text(&swept, TextStyle::PLAIN);
     let costs: Vec<&str> = done.lines().rev().take(5).collect();
     assert!(costs[1].contains("spent on 3 runs") && costs[3].contains("25 MiB"), "{done}");
 }
@@ -241,7 +242,7 @@ fn a_sweep_names_the_settings_that_are_left_out_and_does_not_blame_its_budget() 
     swept.left_out = vec![last.cell];
     swept.runs.extend([last.clone(), last]);
     swept.answer.as_mut().unwrap().sure = false;
-    let done = textbook(&|style| report::sweep(&swept, style));
+    let done = textbook(&|style| report::sweep_text(&swept, style));
     let said = done.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("Left out, as their runs do not count (packets were late): 8 × 1 MiB."), "{done}");
     assert!(said.contains("the best by the runs that count; not sure") && !said.contains("budget"), "{done}");
@@ -251,7 +252,7 @@ fn a_sweep_names_the_settings_that_are_left_out_and_does_not_blame_its_budget() 
 fn a_map_has_a_dot_only_where_no_run_was_made() {
     let mut swept = page::swept(true);
     let map = |swept: &SweepReport| {
-        let text = report::sweep(swept, Style::PLAIN);
+        let text = report::sweep_text(swept, TextStyle::PLAIN);
         text.lines()
             .take_while(|line| !line.contains("windows down"))
             .map(|line| line.to_owned() + "\n")
@@ -272,7 +273,7 @@ fn a_whole_grid_over_a_path_that_changed_says_so() {
     let mut swept = page::swept(true);
     (swept.plan.order, swept.segments) = (Some(SweepOrder::Nested), vec![0, 1]);
     let said = |swept: &SweepReport| {
-        let text = textbook(&|style| report::sweep(swept, style));
+        let text = textbook(&|style| report::sweep_text(swept, style));
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let whole = said(&swept);
@@ -296,17 +297,17 @@ fn the_longest_names_and_figures_still_keep_to_the_width() {
             rate: BitRate::from_bps(123_456_000),
             duration: Span::from_secs(1000),
         });
-        report::result(&done, style) + &report::measurement(&done.measurement, style)
+        report::experiment_result(&done, style) + &report::measurement_text(&done.measurement, style)
     };
     textbook(&wide);
 }
 
 /// Returns the text without colour. Asserts what must hold of any text: it is the same in colour, but for the colour,
 /// and no line is longer than a terminal is wide.
-fn textbook(text: &dyn Fn(Style) -> String) -> String {
-    let textbook = text(Style::PLAIN);
+fn textbook(text: &dyn Fn(TextStyle) -> String) -> String {
+    let textbook = text(TextStyle::PLAIN);
     assert!(!textbook.contains('\u{1b}'), "{textbook:?}");
-    let color = text(Style::COLOR);
+    let color = text(TextStyle::COLOR);
     assert!(color.contains('\u{1b}'), "{color:?}");
     assert_eq!(without_marks(&color), textbook);
     for line in textbook.lines() {

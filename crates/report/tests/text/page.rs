@@ -8,7 +8,7 @@ use fullpipe_record::{
     SweepDevice, SweepEstimate, SweepForecast, SweepLoad, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt,
     SweepRun, SweepShape, SweepTraffic, TcpInfo,
 };
-use fullpipe_report::{Source, Style, html_page, text_page};
+use fullpipe_report::{PageSource, TextStyle, html_page, text_page};
 use fullpipe_testkit::{Browser, require};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use serde_json::Value;
@@ -30,12 +30,12 @@ fn of_measurement(measurement: Measurement) -> Document {
 }
 
 fn html(documents: &[Document]) -> String {
-    let source = |document| Source { name: "result.json", document };
+    let source = |document| PageSource { name: "result.json", document };
     html_page(&documents.iter().map(source).collect::<Vec<_>>()).unwrap()
 }
 
 fn text(document: &Document) -> String {
-    text_page(&[Source { name: "result.json", document }], Style::PLAIN).unwrap()
+    text_page(&[PageSource { name: "result.json", document }], TextStyle::PLAIN).unwrap()
 }
 
 /// Returns a sample of a stream that grows to 300 Mbit/s in a second, and is then held back by its send buffer.
@@ -118,7 +118,7 @@ fn slac() -> SweepReport {
     });
     let again = |(index, run): (u64, &SweepRun)| SweepRun {
         reason: SweepReason::Reference,
-        rate: run.rate.map(|rate| rate.scaled(1.0 - 0.02 * index as f64)),
+        rate: run.rate.map(|rate| rate.scale_by(1.0 - 0.02 * index as f64)),
         ..run.clone()
     };
     let repeated: Vec<SweepRun> = (0..).zip(&sweep.runs).map(again).collect();
@@ -141,7 +141,7 @@ fn whole_grid() -> SweepReport {
     sweep.runs = cells.iter().chain(cells.iter().rev()).zip(0..).map(|(cell, number)| noisy(*cell, number)).collect();
     let estimate = |(cell, number): (&SweepCell, u64)| {
         let rate = noisy(*cell, number).rate.unwrap();
-        SweepEstimate { cell: *cell, rate, low: rate.scaled(0.9713), high: rate.scaled(1.0291), runs: 2 }
+        SweepEstimate { cell: *cell, rate, low: rate.scale_by(0.9713), high: rate.scale_by(1.0291), runs: 2 }
     };
     sweep.surface = cells.iter().zip(1_000..).map(estimate).collect();
     sweep.spent = SweepCost { bytes: ByteCount::from_mib(9_000), time: Span::from_secs(5_300) };
@@ -151,14 +151,15 @@ fn whole_grid() -> SweepReport {
 /// Returns a run over 58 Mbit/s and 154 ms, with noise by its number.
 fn noisy(cell: SweepCell, number: u64) -> SweepRun {
     let noise = |per_mille: u64| 1.0 + (number * 7_919 % per_mille) as f64 / 1_000.0;
-    let rate = BitRate::of(cell.product(), Span::from_millis(154)).min(BitRate::from_bps(58_123_000));
-    let rate = rate.scaled(1.0 / noise(97));
-    let loaded = Span::from_millis(154).scaled(noise(13)) + Span::from_micros(rate.bps() / 1_700);
-    let arrived = |half: u64| rate.scaled((half as f64 / 4.0).min(1.0) * noise(31));
+    let rate =
+        BitRate::from_bytes_in(cell.flight_capacity(), Span::from_millis(154)).min(BitRate::from_bps(58_123_000));
+    let rate = rate.scale_by(1.0 / noise(97));
+    let loaded = Span::from_millis(154).scale_by(noise(13)) + Span::from_micros(rate.bps() / 1_700);
+    let arrived = |half: u64| rate.scale_by((half as f64 / 4.0).min(1.0) * noise(31));
     let load = SweepLoad {
         rates: (1..=20).map(arrived).collect(),
         ramp: Some(Span::from_millis(1_848)),
-        smoothed_rtt: Some(loaded.scaled(noise(7))),
+        smoothed_rtt: Some(loaded.scale_by(noise(7))),
         cpu_sender: Some(Ratio::new(0.021 * noise(211))),
         cpu_receiver: Some(Ratio::new(0.034 * noise(301))),
     };
@@ -168,7 +169,7 @@ fn noisy(cell: SweepCell, number: u64) -> SweepRun {
         retransmits: Some(SegCount::new(if rate > BitRate::from_mbps(50) { number * 31 % 97 } else { 0 })),
         together: Some(Ratio::new(noise(400))),
         load: Some(load),
-        ..SweepRun::of(
+        ..SweepRun::from_cost(
             cell,
             SweepReason::Grid,
             rate,
@@ -198,12 +199,12 @@ pub(crate) fn swept(is_answered: bool) -> SweepReport {
         .into_iter()
         .flat_map(|streams| [64, 1024].map(|kib| SweepCell { window: ByteCount::from_kib(kib), streams }))
         .collect();
-    let rate = |cell: SweepCell| BitRate::from_mbps((cell.product().get() / 20_000).min(94));
+    let rate = |cell: SweepCell| BitRate::from_mbps((cell.flight_capacity().get() / 20_000).min(94));
     let estimate = |cell: SweepCell, runs: u32| SweepEstimate {
         cell,
         rate: rate(cell),
-        low: rate(cell).scaled(0.97),
-        high: rate(cell).scaled(1.03),
+        low: rate(cell).scale_by(0.97),
+        high: rate(cell).scale_by(1.03),
         runs,
     };
     let run = |cell: SweepCell| SweepRun {
@@ -343,8 +344,8 @@ fn the_text_of_a_page() {
 
 #[test]
 fn what_has_no_page_is_stated() {
-    let failed = Document::failed(ErrorReport { message: "no route".to_owned(), exit_code: 1 });
-    let error = html_page(&[Source { name: "failed.json", document: &failed }]).unwrap_err();
+    let failed = Document::from_error(ErrorReport { message: "no route".to_owned(), exit_code: 1 });
+    let error = html_page(&[PageSource { name: "failed.json", document: &failed }]).unwrap_err();
     assert!(error.to_string().starts_with("failed.json has no result that a page can show"), "{error}");
 }
 

@@ -11,7 +11,7 @@
 //!
 //! As a datagram of iperf2, a message would have a time before 1970-01-13, so that neither is taken for the other.
 
-use fullpipe_iperf::Cookie;
+use fullpipe_iperf::TestCookie;
 use fullpipe_units::Span;
 
 /// Bytes of a request or an answer.
@@ -21,13 +21,13 @@ const REQUEST: [u8; 8] = *b"FPEC\x01\0\0\0";
 const ANSWER: [u8; 8] = *b"FPEC\x02\0\0\0";
 
 /// Position of the cookie in a message.
-const COOKIE: std::ops::Range<usize> = 8..8 + Cookie::LENGTH;
+const COOKIE: std::ops::Range<usize> = 8..8 + TestCookie::LENGTH;
 
 const RESIDENCE: usize = 48;
 const NUMBER: usize = 56;
 
 /// Returns request `number` of the test with this `cookie`.
-pub(crate) fn request(cookie: &Cookie, number: u64) -> [u8; LENGTH] {
+pub(crate) fn encode_request(cookie: &TestCookie, number: u64) -> [u8; LENGTH] {
     let mut message = [0; LENGTH];
     message[..8].copy_from_slice(&REQUEST);
     message[COOKIE].copy_from_slice(cookie.as_bytes());
@@ -36,7 +36,7 @@ pub(crate) fn request(cookie: &Cookie, number: u64) -> [u8; LENGTH] {
 }
 
 /// Returns the cookie of the test that `datagram` belongs to; `None` if it is no request.
-pub fn echo_test(datagram: &[u8]) -> Option<Cookie> {
+pub fn echo_test(datagram: &[u8]) -> Option<TestCookie> {
     let message: &[u8; LENGTH] = datagram.try_into().ok()?;
     cookie_behind(REQUEST, message)
 }
@@ -52,16 +52,16 @@ pub fn echo_reply(datagram: &[u8], residence: Span) -> Option<[u8; LENGTH]> {
 
 /// Returns the number of the request that `datagram` answers and the time that it stayed at the server; `None` if it is
 /// no answer of the test with this `cookie`.
-pub(crate) fn answered(datagram: &[u8], cookie: &Cookie) -> Option<(u64, Span)> {
+pub(crate) fn parse_answer(datagram: &[u8], cookie: &TestCookie) -> Option<(u64, Span)> {
     let message: &[u8; LENGTH] = datagram.try_into().ok()?;
     let word = |at: usize| message[at..].first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
     (cookie_behind(ANSWER, message)? == *cookie).then_some(())?;
     Some((word(NUMBER)?, Span::from_nanos(word(RESIDENCE)?)))
 }
 
-fn cookie_behind(magic: [u8; 8], message: &[u8; LENGTH]) -> Option<Cookie> {
+fn cookie_behind(magic: [u8; 8], message: &[u8; LENGTH]) -> Option<TestCookie> {
     let cookie = message[COOKIE].try_into().ok()?;
-    message.starts_with(&magic).then(|| Cookie::from_bytes(cookie))
+    message.starts_with(&magic).then(|| TestCookie::from_bytes(cookie))
 }
 
 #[cfg(test)]
@@ -69,39 +69,41 @@ mod tests {
     use super::*;
     use fullpipe_iperf::{DatagramCaller, classify_first_datagram};
 
-    fn cookie(byte: u8) -> Cookie {
-        Cookie::from_bytes([byte; Cookie::LENGTH])
+    fn cookie(byte: u8) -> TestCookie {
+        TestCookie::from_bytes([byte; TestCookie::LENGTH])
     }
 
     #[test]
     fn a_request_is_answered_with_its_number_and_the_time_it_took() {
-        let asked = request(&cookie(b'a'), u64::MAX - 7);
+        let asked = encode_request(&cookie(b'a'), u64::MAX - 7);
         assert_eq!(echo_test(&asked), Some(cookie(b'a')));
         let stated = echo_reply(&asked, Span::from_micros(12)).unwrap();
-        assert_eq!(answered(&stated, &cookie(b'a')), Some((u64::MAX - 7, Span::from_micros(12))));
-        assert_eq!(answered(&stated, &cookie(b'b')), None, "of another test");
+        assert_eq!(parse_answer(&stated, &cookie(b'a')), Some((u64::MAX - 7, Span::from_micros(12))));
+        assert_eq!(parse_answer(&stated, &cookie(b'b')), None, "of another test");
     }
 
     #[test]
     fn answers_are_not_answered() {
-        let asked = request(&cookie(b'a'), 1);
+        let asked = encode_request(&cookie(b'a'), 1);
         let stated = echo_reply(&asked, Span::ZERO).unwrap();
         assert_eq!(echo_test(&stated), None);
-        assert_eq!(answered(&asked, &cookie(b'a')), None);
+        assert_eq!(parse_answer(&asked, &cookie(b'a')), None);
     }
 
     #[test]
     fn a_datagram_of_another_length_is_neither() {
-        let asked = request(&cookie(b'a'), 1);
+        let asked = encode_request(&cookie(b'a'), 1);
         for other in [&asked[..63], &[&asked[..], &[0]].concat(), &[]] {
             assert_eq!((echo_test(other), echo_reply(other, Span::ZERO)), (None, None));
-            assert_eq!(answered(other, &cookie(b'a')), None);
+            assert_eq!(parse_answer(other, &cookie(b'a')), None);
         }
     }
 
     #[test]
     fn a_message_is_not_taken_for_one_of_another_client() {
-        for message in [request(&cookie(b'a'), 1), echo_reply(&request(&cookie(b'z'), 9), Span::ZERO).unwrap()] {
+        for message in
+            [encode_request(&cookie(b'a'), 1), echo_reply(&encode_request(&cookie(b'z'), 9), Span::ZERO).unwrap()]
+        {
             assert_eq!(classify_first_datagram(&message), DatagramCaller::Unknown);
         }
     }

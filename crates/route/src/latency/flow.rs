@@ -4,16 +4,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fullpipe_iperf::Cookie;
-use fullpipe_load::Local;
+use fullpipe_iperf::TestCookie;
+use fullpipe_load::LocalEndpoint;
 use fullpipe_record::RttMethod;
-use fullpipe_sys::{arrival, departure, stamp_passages};
+use fullpipe_sys::{receive_arrival, receive_departure, stamp_passages};
 use fullpipe_units::{ByteCount, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::datagram;
-use super::icmp::{self, Echoes};
+use super::icmp::{self, EchoMessages};
 
 /// Bytes of the longest packet that is received, including an IP header with options.
 const MAX_PACKET: usize = 256;
@@ -30,23 +30,23 @@ pub(super) struct EchoAnswer {
 
 /// A socket for echo requests, and the protocol on it.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct EchoFlow {
     socket: Socket,
     protocol: EchoProtocol,
 }
 
 #[derive(Debug)]
 enum EchoProtocol {
-    Icmp(Echoes),
-    Datagrams(Box<Cookie>),
+    Icmp(EchoMessages),
+    Datagrams(Box<TestCookie>),
 }
 
-impl Flow {
+impl EchoFlow {
     /// Opens a flow of echo requests to the kernel at `target`, with a `token` that no other flow has.
     ///
     /// # Errors
     /// Fails if this user may open neither ping sockets (`net.ipv4.ping_group_range`) nor raw ones (`CAP_NET_RAW`).
-    pub(super) fn of_icmp(target: SocketAddr, local: &Local, token: u64) -> io::Result<Self> {
+    pub(super) fn of_icmp(target: SocketAddr, local: &LocalEndpoint, token: u64) -> io::Result<Self> {
         let ip_protocol = if target.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
         let domain = Domain::for_address(target);
         let (socket, is_raw) = match Socket::new(domain, Type::DGRAM, Some(ip_protocol)) {
@@ -55,17 +55,17 @@ impl Flow {
         };
         let mut target = target;
         target.set_port(0);
-        prepare(&socket, target, local)?;
-        Ok(Self { socket, protocol: EchoProtocol::Icmp(Echoes { is_ipv6: target.is_ipv6(), is_raw, token }) })
+        prepare_socket(&socket, target, local)?;
+        Ok(Self { socket, protocol: EchoProtocol::Icmp(EchoMessages { is_ipv6: target.is_ipv6(), is_raw, token }) })
     }
 
     /// Opens a flow of datagrams to the server at `target`, in the test with this `cookie`.
     ///
     /// # Errors
     /// Fails if a system call does.
-    pub(super) fn of_datagrams(target: SocketAddr, local: &Local, cookie: Cookie) -> io::Result<Self> {
+    pub(super) fn of_datagrams(target: SocketAddr, local: &LocalEndpoint, cookie: TestCookie) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(target), Type::DGRAM, Some(Protocol::UDP))?;
-        prepare(&socket, target, local)?;
+        prepare_socket(&socket, target, local)?;
         Ok(Self { socket, protocol: EchoProtocol::Datagrams(Box::new(cookie)) })
     }
 
@@ -90,16 +90,16 @@ impl Flow {
     ///
     /// # Errors
     /// Fails if the kernel does not send it, or reports an ICMP error about an earlier one.
-    pub(super) fn request(&self, number: u64) -> io::Result<()> {
+    pub(super) fn send_request(&self, number: u64) -> io::Result<()> {
         match &self.protocol {
-            EchoProtocol::Icmp(echoes) => self.socket.send(&echoes.request(number)),
-            EchoProtocol::Datagrams(cookie) => self.socket.send(&datagram::request(cookie, number)),
+            EchoProtocol::Icmp(echoes) => self.socket.send(&echoes.encode_request(number)),
+            EchoProtocol::Datagrams(cookie) => self.socket.send(&datagram::encode_request(cookie, number)),
         }
         .map(drop)
     }
 
     /// Waits until a packet can be received, at most for `longest`.
-    pub(super) fn wait(&self, longest: Duration) {
+    pub(super) fn wait_for_packet(&self, longest: Duration) {
         let limit = Timespec::try_from(longest).ok();
         // An error of `poll` shows at the next read.
         let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], limit.as_ref());
@@ -107,9 +107,9 @@ impl Flow {
 
     /// Returns the next request that has left the host, and the time, by the wall clock; `None` if no other has left
     /// since the last call.
-    pub(super) fn departed(&self) -> Option<(u64, Option<Span>)> {
+    pub(super) fn next_departure(&self) -> Option<(u64, Option<Span>)> {
         let mut packet = [0; MAX_PACKET];
-        let gone = departure(&self.socket, &mut packet).ok()?;
+        let gone = receive_departure(&self.socket, &mut packet).ok()?;
         // Messages of both protocols end with the number.
         let number = packet[..gone.length].last_chunk().map(|bytes| u64::from_be_bytes(*bytes));
         Some((number.unwrap_or(u64::MAX), gone.at))
@@ -119,21 +119,21 @@ impl Flow {
     ///
     /// # Errors
     /// `WouldBlock` if there is no packet, or the ICMP error about an earlier request, as for a closed port.
-    pub(super) fn arrived(&self) -> io::Result<Option<EchoAnswer>> {
+    pub(super) fn next_answer(&self) -> io::Result<Option<EchoAnswer>> {
         let mut packet = [0; MAX_PACKET];
-        let come = arrival(&self.socket, &mut packet)?;
+        let come = receive_arrival(&self.socket, &mut packet)?;
         let packet = &packet[..come.length];
         let answered = match &self.protocol {
-            EchoProtocol::Icmp(echoes) => echoes.answered(packet).map(|number| (number, Span::ZERO)),
-            EchoProtocol::Datagrams(cookie) => datagram::answered(packet, cookie),
+            EchoProtocol::Icmp(echoes) => echoes.answered_number(packet).map(|number| (number, Span::ZERO)),
+            EchoProtocol::Datagrams(cookie) => datagram::parse_answer(packet, cookie),
         };
         Ok(answered.map(|(number, residence)| EchoAnswer { number, came: come.at, residence }))
     }
 }
 
 /// Binds and connects `socket`, and asks the kernel for time stamps; without them the program's own clock is used.
-fn prepare(socket: &Socket, target: SocketAddr, local: &Local) -> io::Result<()> {
-    bind(socket, local)?;
+fn prepare_socket(socket: &Socket, target: SocketAddr, local: &LocalEndpoint) -> io::Result<()> {
+    bind_socket(socket, local)?;
     socket.connect(&target.into())?;
     socket.set_nonblocking(true)?;
     let _ = stamp_passages(socket, true);
@@ -141,7 +141,7 @@ fn prepare(socket: &Socket, target: SocketAddr, local: &Local) -> io::Result<()>
 }
 
 /// Binds `socket` to the device and the address of `local`; the kernel chooses its port.
-pub(crate) fn bind(socket: &Socket, local: &Local) -> io::Result<()> {
+pub(crate) fn bind_socket(socket: &Socket, local: &LocalEndpoint) -> io::Result<()> {
     if let Some(device) = &local.device {
         socket.bind_device(Some(device.as_bytes()))?;
     }

@@ -13,8 +13,8 @@ mod log;
 mod prober;
 
 pub use datagram::{echo_reply, echo_test};
-pub(crate) use flow::bind;
-pub(crate) use icmp::Echoes;
-pub use log::Taken;
-pub use prober::Prober;
-pub(crate) use prober::random;
+pub(crate) use flow::bind_socket;
+pub(crate) use icmp::EchoMessages;
+pub use log::EchoResult;
+pub use prober::EchoProber;
+pub(crate) use prober::random_u64;

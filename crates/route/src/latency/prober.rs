@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fullpipe_iperf::Cookie;
-use fullpipe_load::Local;
+use fullpipe_iperf::TestCookie;
+use fullpipe_load::LocalEndpoint;
 use fullpipe_record::{Request, RttMethod, RttStats};
 use fullpipe_units::{BitRate, Span};
 
-use super::flow::{EchoAnswer, Flow};
-use super::log::{Log, Taken};
+use super::flow::{EchoAnswer, EchoFlow};
+use super::log::{EchoLog, EchoResult};
 
 /// Time between two requests under load.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -47,7 +47,7 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Maximum number of packets received before the next request is sent if it is due.
 const MAX_AT_ONCE: usize = 64;
 
-/// Maximum number of round-trip times kept for [`Prober::lately`]: those of a minute and a half under load.
+/// Maximum number of round-trip times kept for [`EchoProber::take_recent_rtt`]: those of a minute and a half under load.
 const MAX_LATELY: usize = 1 << 13;
 
 /// Number of answers that are wanted once the queues have emptied.
@@ -56,25 +56,25 @@ const WANTED_AFTER: u32 = 10;
 /// Maximum time to wait for these answers, in addition to two round trips.
 const MAX_AFTER: Duration = Duration::from_secs(1);
 
-/// Sends echo requests from a thread until [`Prober::finish`] is called or this is dropped.
+/// Sends echo requests from a thread until [`EchoProber::finish`] is called or this is dropped.
 #[derive(Debug)]
-pub struct Prober {
-    shared: Arc<Mutex<Shared>>,
-    thread: Option<JoinHandle<Option<Taken>>>,
+pub struct EchoProber {
+    shared: Arc<Mutex<ProberState>>,
+    thread: Option<JoinHandle<Option<EchoResult>>>,
 }
 
 /// State shared between the thread and its owner.
 #[derive(Debug, Default)]
-struct Shared {
+struct ProberState {
     stop: bool,
-    phase: Phase,
+    phase: LoadPhase,
     /// Address of a server that answers datagrams, and the cookie of the test.
-    server: Option<(SocketAddr, Cookie)>,
+    server: Option<(SocketAddr, TestCookie)>,
     /// Rate of the path, as far as it is known.
     rate: BitRate,
     least: Option<Span>,
     most: Span,
-    /// Round-trip times since the last call of [`Prober::lately`].
+    /// Round-trip times since the last call of [`EchoProber::take_recent_rtt`].
     lately: Vec<Span>,
     /// The last round-trip time.
     latest: Option<Span>,
@@ -83,25 +83,25 @@ struct Shared {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Phase {
+enum LoadPhase {
     #[default]
     Before,
     During,
     After(Instant),
 }
 
-impl Prober {
+impl EchoProber {
     /// Starts to send echo requests to `target` from `local`. If they are not permitted, it waits for
-    /// [`Prober::use_server`].
+    /// [`EchoProber::use_server`].
     ///
     /// # Errors
     /// Fails if no thread can be started.
-    pub fn start(target: SocketAddr, local: &Local) -> io::Result<Self> {
-        let shared = Arc::new(Mutex::new(Shared::default()));
+    pub fn start(target: SocketAddr, local: &LocalEndpoint) -> io::Result<Self> {
+        let shared = Arc::new(Mutex::new(ProberState::default()));
         let (theirs, local) = (Arc::clone(&shared), local.clone());
         let run = move || {
-            let flow = random().and_then(|token| Flow::of_icmp(target, &local, token)).ok();
-            Worker::new(flow, local, theirs).run()
+            let flow = random_u64().and_then(|token| EchoFlow::of_icmp(target, &local, token)).ok();
+            ProberWorker::new(flow, local, theirs).run_worker()
         };
         let thread = thread::Builder::new().name("echo".to_owned()).spawn(run)?;
         Ok(Self { shared, thread: Some(thread) })
@@ -109,22 +109,22 @@ impl Prober {
 
     /// Names a server at `address` that answers datagrams of the test with this `cookie`, if it is fullpipe. They are
     /// sent if ICMP echo requests are not permitted, or not answered in time.
-    pub fn use_server(&self, address: SocketAddr, cookie: Cookie) {
-        locked(&self.shared).server = Some((address, cookie));
+    pub fn use_server(&self, address: SocketAddr, cookie: TestCookie) {
+        lock_shared(&self.shared).server = Some((address, cookie));
     }
 
     /// Reports that data begins to flow.
     pub fn load_begins(&self) {
-        let mut shared = locked(&self.shared);
-        shared.phase = Phase::During;
+        let mut shared = lock_shared(&self.shared);
+        shared.phase = LoadPhase::During;
         shared.lately.clear();
     }
 
     /// Returns the median of the round-trip times since the last call, or since data began to flow; `None` if there are
     /// none.
-    pub fn lately(&self) -> Option<Span> {
-        let lately = std::mem::take(&mut locked(&self.shared).lately);
-        RttStats::of(lately).map(|stats| stats.median)
+    pub fn take_recent_rtt(&self) -> Option<Span> {
+        let lately = std::mem::take(&mut lock_shared(&self.shared).lately);
+        RttStats::from_samples(lately).map(|stats| stats.median)
     }
 
     /// Reports the mean `rate` of the load of `request`, `elapsed` after its start. Echo requests use at most a
@@ -132,26 +132,26 @@ impl Prober {
     pub fn load_carries(&self, request: &Request, rate: BitRate, elapsed: Span) {
         let limits_itself = request.rate.is_some_and(|asked| asked > BitRate::ZERO) || request.pacing.is_some();
         let says_little = limits_itself || elapsed < RAMP;
-        locked(&self.shared).rate = if says_little { rate.max(MODEST) } else { rate };
+        lock_shared(&self.shared).rate = if says_little { rate.max(MODEST) } else { rate };
     }
 
     /// Returns the last round-trip time.
-    pub fn latest(&self) -> Option<Span> {
-        locked(&self.shared).latest
+    pub fn last_rtt(&self) -> Option<Span> {
+        lock_shared(&self.shared).latest
     }
 
     fn load_ends(&self) {
-        locked(&self.shared).phase = Phase::After(Instant::now());
+        lock_shared(&self.shared).phase = LoadPhase::After(Instant::now());
     }
 
     /// Returns the minimum round-trip time so far.
-    pub fn least(&self) -> Option<Span> {
-        locked(&self.shared).least
+    pub fn min_rtt(&self) -> Option<Span> {
+        lock_shared(&self.shared).least
     }
 
     /// Waits until the round-trip time of the path without load is known, or the user interrupts; called when neither
     /// data nor results are sent any more.
-    pub fn settle(&self, interrupt: &AtomicBool) {
+    pub fn wait_until_settled(&self, interrupt: &AtomicBool) {
         self.load_ends();
         while !self.is_settled() && !interrupt.load(Ordering::Relaxed) {
             thread::sleep(MIN_POLL_INTERVAL);
@@ -161,8 +161,8 @@ impl Prober {
     /// Returns true if there is nothing more to wait for: enough requests were answered after the load, or it takes too
     /// long.
     fn is_settled(&self) -> bool {
-        let shared = locked(&self.shared);
-        let Phase::After(ended) = shared.phase else { return true };
+        let shared = lock_shared(&self.shared);
+        let LoadPhase::After(ended) = shared.phase else { return true };
         let too_long = ended.elapsed() >= MAX_AFTER + (shared.most * 2).into();
         shared.is_settled || shared.least.is_none() || too_long || self.has_ended()
     }
@@ -172,22 +172,22 @@ impl Prober {
     }
 
     /// Stops and returns the echo requests; `None` if none was answered.
-    pub fn finish(mut self) -> Option<Taken> {
-        locked(&self.shared).stop = true;
+    pub fn finish(mut self) -> Option<EchoResult> {
+        lock_shared(&self.shared).stop = true;
         self.thread.take()?.join().ok().flatten()
     }
 }
 
-impl Drop for Prober {
+impl Drop for EchoProber {
     fn drop(&mut self) {
-        locked(&self.shared).stop = true;
+        lock_shared(&self.shared).stop = true;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock_shared(shared: &Mutex<ProberState>) -> MutexGuard<'_, ProberState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -195,17 +195,17 @@ fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 ///
 /// # Errors
 /// Fails if `getrandom` does.
-pub(crate) fn random() -> io::Result<u64> {
+pub(crate) fn random_u64() -> io::Result<u64> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(bytes))
 }
 
-struct Worker {
-    flow: Option<Flow>,
-    local: Local,
-    shared: Arc<Mutex<Shared>>,
-    log: Log,
+struct ProberWorker {
+    flow: Option<EchoFlow>,
+    local: LocalEndpoint,
+    shared: Arc<Mutex<ProberState>>,
+    log: EchoLog,
     method: RttMethod,
     number: u64,
     /// Time at which this flow began.
@@ -220,14 +220,14 @@ struct Worker {
     answered_since: u32,
 }
 
-impl Worker {
-    fn new(flow: Option<Flow>, local: Local, shared: Arc<Mutex<Shared>>) -> Self {
+impl ProberWorker {
+    fn new(flow: Option<EchoFlow>, local: LocalEndpoint, shared: Arc<Mutex<ProberState>>) -> Self {
         let now = Instant::now();
         Self {
             flow,
             local,
             shared,
-            log: Log::new(now),
+            log: EchoLog::new(now),
             method: RttMethod::Icmp,
             number: 0,
             begun: now,
@@ -238,50 +238,50 @@ impl Worker {
         }
     }
 
-    fn run(mut self) -> Option<Taken> {
+    fn run_worker(mut self) -> Option<EchoResult> {
         while let Some(phase) = self.apply_command() {
             let now = Instant::now();
             if now >= self.next {
-                self.request(now);
-                self.next = now + self.period(phase);
+                self.send_request(now);
+                self.next = now + self.request_period(phase);
             }
             // Commands of the owner must not wait longer than this.
             let longest = self.next.saturating_duration_since(Instant::now()).min(PERIOD);
             match &self.flow {
-                Some(flow) => flow.wait(longest),
+                Some(flow) => flow.wait_for_packet(longest),
                 None => thread::sleep(longest),
             }
-            self.take(phase);
-            self.publish();
-            if self.log.least().is_none() && self.begun.elapsed() >= UNANSWERED {
+            self.take_packets(phase);
+            self.publish_state();
+            if self.log.min_rtt().is_none() && self.begun.elapsed() >= UNANSWERED {
                 self.flow = None;
             }
         }
-        self.log.least()?;
-        Some(self.log.close(self.method, Instant::now(), self.settled))
+        self.log.min_rtt()?;
+        Some(self.log.into_result(self.method, Instant::now(), self.settled))
     }
 
     /// Applies the commands of the owner and returns the phase; `None` if the thread is to stop.
-    fn apply_command(&mut self) -> Option<Phase> {
+    fn apply_command(&mut self) -> Option<LoadPhase> {
         let (stop, phase, server) = {
-            let mut shared = locked(&self.shared);
+            let mut shared = lock_shared(&self.shared);
             let is_due = self.flow.is_none() || self.begun.elapsed() >= FAIR;
             (shared.stop, shared.phase, shared.server.take_if(|_| is_due))
         };
-        if let Some((address, cookie)) = server.filter(|_| self.log.least().is_none()) {
-            self.flow = Flow::of_datagrams(address, &self.local, cookie).ok();
-            self.method = self.flow.as_ref().map_or(self.method, Flow::method);
+        if let Some((address, cookie)) = server.filter(|_| self.log.min_rtt().is_none()) {
+            self.flow = EchoFlow::of_datagrams(address, &self.local, cookie).ok();
+            self.method = self.flow.as_ref().map_or(self.method, EchoFlow::method);
             self.begun = Instant::now();
-            self.log = Log::new(self.begun);
+            self.log = EchoLog::new(self.begun);
             self.next = self.begun;
         }
         (!stop).then_some(phase)
     }
 
-    fn request(&mut self, now: Instant) {
+    fn send_request(&mut self, now: Instant) {
         let Some(flow) = &self.flow else { return };
-        self.log.sent(self.number, now);
-        let sent = flow.request(self.number);
+        self.log.record_sent(self.number, now);
+        let sent = flow.send_request(self.number);
         self.number += 1;
         // Any other request that cannot be sent counts as not answered.
         if sent.is_err_and(|error| self.is_no_server(&error)) {
@@ -291,29 +291,29 @@ impl Worker {
 
     /// Returns true if the port is closed and no request has been answered.
     fn is_no_server(&self, error: &io::Error) -> bool {
-        error.kind() == io::ErrorKind::ConnectionRefused && self.log.least().is_none()
+        error.kind() == io::ErrorKind::ConnectionRefused && self.log.min_rtt().is_none()
     }
 
     /// Returns the time from one request to the next.
-    fn period(&self, phase: Phase) -> Duration {
-        let rate = locked(&self.shared).rate;
-        let bytes = self.flow.as_ref().map(Flow::wire_bytes).unwrap_or_default();
+    fn request_period(&self, phase: LoadPhase) -> Duration {
+        let rate = lock_shared(&self.shared).rate;
+        let bytes = self.flow.as_ref().map(EchoFlow::wire_bytes).unwrap_or_default();
         let polite = if rate == BitRate::ZERO { Span::ZERO } else { rate.time_for(bytes) * SHARE };
-        let usual = match (phase, self.log.least()) {
-            (Phase::Before | Phase::After(_), Some(rtt)) => Duration::from(rtt).clamp(MIN_PERIOD, PERIOD),
+        let usual = match (phase, self.log.min_rtt()) {
+            (LoadPhase::Before | LoadPhase::After(_), Some(rtt)) => Duration::from(rtt).clamp(MIN_PERIOD, PERIOD),
             _ => PERIOD,
         };
         Duration::from(polite).clamp(usual, MAX_PERIOD)
     }
 
     /// Takes the stamps of requests that have left, and the answers that have arrived.
-    fn take(&mut self, phase: Phase) {
+    fn take_packets(&mut self, phase: LoadPhase) {
         self.note_departures();
         // A raw socket also receives the answers to other programs, which must not delay the next request.
         for _ in 0..MAX_AT_ONCE {
             let Some(flow) = &self.flow else { return };
-            match flow.arrived() {
-                Ok(Some(answer)) => self.note(answer, phase),
+            match flow.next_answer() {
+                Ok(Some(answer)) => self.record_answer(answer, phase),
                 Ok(None) => {}
                 Err(error) if self.is_no_server(&error) => self.flow = None,
                 // No packet is left, or an ICMP error about one request was read, which says nothing about the next.
@@ -323,27 +323,29 @@ impl Worker {
     }
 
     fn note_departures(&mut self) {
-        while let Some((number, left)) = self.flow.as_ref().and_then(Flow::departed) {
-            self.log.left(number, left);
+        while let Some((number, left)) = self.flow.as_ref().and_then(EchoFlow::next_departure) {
+            self.log.record_departure(number, left);
         }
     }
 
-    fn note(&mut self, answer: EchoAnswer, phase: Phase) {
+    fn record_answer(&mut self, answer: EchoAnswer, phase: LoadPhase) {
         let now = Instant::now();
         // It may have left since the stamps were last read.
         if !self.log.has_left(answer.number) {
             self.note_departures();
         }
-        let Some((sent, rtt)) = self.log.answered(answer.number, answer.came, now, answer.residence) else { return };
-        let mut shared = locked(&self.shared);
+        let Some((sent, rtt)) = self.log.record_answer(answer.number, answer.came, now, answer.residence) else {
+            return;
+        };
+        let mut shared = lock_shared(&self.shared);
         if shared.lately.len() < MAX_LATELY {
             shared.lately.push(rtt);
         }
         shared.latest = Some(rtt);
         drop(shared);
         // The path may now be known to be short.
-        self.next = self.next.min(now + self.period(phase));
-        let Phase::After(ended) = phase else { return };
+        self.next = self.next.min(now + self.request_period(phase));
+        let LoadPhase::After(ended) = phase else { return };
         if self.emptied.is_some_and(|emptied| sent >= emptied) && (self.settled.is_some() || self.is_as_before(rtt)) {
             self.settled.get_or_insert(sent);
             self.answered_since += 1;
@@ -357,13 +359,13 @@ impl Worker {
     fn is_as_before(&self, rtt: Span) -> bool {
         const FACTOR: f64 = 1.1;
         const TOLERANCE: Span = Span::from_millis(1);
-        self.log.least().is_some_and(|least| rtt <= least.scaled(FACTOR) + TOLERANCE)
+        self.log.min_rtt().is_some_and(|least| rtt <= least.scale_by(FACTOR) + TOLERANCE)
     }
 
-    fn publish(&self) {
-        let mut shared = locked(&self.shared);
-        shared.least = self.log.least();
-        shared.most = self.log.most();
+    fn publish_state(&self) {
+        let mut shared = lock_shared(&self.shared);
+        shared.least = self.log.min_rtt();
+        shared.most = self.log.max_rtt();
         shared.is_settled = self.answered_since >= WANTED_AFTER;
     }
 }
@@ -386,16 +388,16 @@ mod tests {
         done()
     }
 
-    fn cookie() -> Cookie {
-        Cookie::from_bytes([b'c'; Cookie::LENGTH])
+    fn cookie() -> TestCookie {
+        TestCookie::from_bytes([b'c'; TestCookie::LENGTH])
     }
 
     /// Returns a prober that sends datagrams alone.
-    fn with_datagrams(server: SocketAddr) -> Prober {
-        let shared = Arc::new(Mutex::new(Shared::default()));
+    fn with_datagrams(server: SocketAddr) -> EchoProber {
+        let shared = Arc::new(Mutex::new(ProberState::default()));
         let theirs = Arc::clone(&shared);
-        let thread = thread::spawn(move || Worker::new(None, Local::default(), theirs).run());
-        let prober = Prober { shared, thread: Some(thread) };
+        let thread = thread::spawn(move || ProberWorker::new(None, LocalEndpoint::default(), theirs).run_worker());
+        let prober = EchoProber { shared, thread: Some(thread) };
         prober.use_server(server, cookie());
         prober
     }
@@ -419,14 +421,14 @@ mod tests {
     #[test]
     fn loopback_answers_before_during_and_after() {
         let once = || {
-            let prober = Prober::start((Ipv4Addr::LOCALHOST, 0).into(), &Local::default()).unwrap();
-            if !until(|| prober.least().is_some()) {
+            let prober = EchoProber::start((Ipv4Addr::LOCALHOST, 0).into(), &LocalEndpoint::default()).unwrap();
+            if !until(|| prober.min_rtt().is_some()) {
                 // This user may open neither ping sockets nor raw ones; another test covers a measurement without them.
                 return (None, vec![]);
             }
             prober.load_begins();
             thread::sleep(Duration::from_millis(50));
-            assert!(prober.lately().is_some());
+            assert!(prober.take_recent_rtt().is_some());
             prober.load_ends();
             assert!(until(|| prober.is_settled()));
             let taken = prober.finish().unwrap();
@@ -442,7 +444,7 @@ mod tests {
     #[test]
     fn a_server_answers_datagrams_until_it_falls_silent() {
         let prober = with_datagrams(server(20, Span::ZERO));
-        assert!(until(|| prober.least().is_some()));
+        assert!(until(|| prober.min_rtt().is_some()));
         prober.load_begins();
         thread::sleep(Duration::from_millis(500));
         prober.load_ends();
@@ -458,7 +460,7 @@ mod tests {
     fn a_slow_path_gets_few_requests_unless_its_load_limits_itself() {
         let sent_under_load = |request: &Request| {
             let prober = with_datagrams(server(usize::MAX, Span::ZERO));
-            assert!(until(|| prober.least().is_some()));
+            assert!(until(|| prober.min_rtt().is_some()));
             prober.load_carries(request, BitRate::from_bps(100_000), RAMP);
             prober.load_begins();
             thread::sleep(Duration::from_millis(600));
@@ -476,7 +478,7 @@ mod tests {
     fn an_answer_with_a_residence_longer_than_its_round_trip_is_ignored() {
         let prober = with_datagrams(server(usize::MAX, Span::from_secs(1)));
         thread::sleep(Duration::from_millis(100));
-        assert!(prober.least().is_none() && prober.is_settled());
+        assert!(prober.min_rtt().is_none() && prober.is_settled());
         assert!(prober.finish().is_none());
     }
 

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_load::Local;
+use fullpipe_load::LocalEndpoint;
 use fullpipe_record::{RouteMethod, RouteMtu, RouteReport};
 use fullpipe_units::ByteCount;
 use thiserror::Error;
@@ -75,12 +75,12 @@ pub enum TraceError {
 ///
 /// # Errors
 /// Fails if a socket cannot be opened or the first probe cannot be sent.
-pub fn trace(target: IpAddr, local: &Local, interrupt: &AtomicBool) -> Result<RouteReport, TraceError> {
+pub fn trace_route(target: IpAddr, local: &LocalEndpoint, interrupt: &AtomicBool) -> Result<RouteReport, TraceError> {
     let socket = ProbeSocket::open(target, local).map_err(TraceError::Open)?;
-    let mut tracer = Tracer { started: Instant::now(), route: RouteState::new(target), socket, interrupt };
+    let mut tracer = RouteTracer { started: Instant::now(), route: RouteState::new(target), socket, interrupt };
     tracer.find_hops().map_err(TraceError::Send)?;
     let mtu = tracer.find_mtu();
-    Ok(tracer.route.report(tracer.socket.method(), mtu))
+    Ok(tracer.route.to_report(tracer.socket.method(), mtu))
 }
 
 /// MTUs of common links, in bytes (RFC 1191, section 7).
@@ -96,7 +96,7 @@ fn next_size(size: ByteCount, fits: ByteCount, min: ByteCount) -> ByteCount {
     PLATEAUS.into_iter().map(ByteCount::new).find(|common| *common < size).unwrap_or(min).max(min)
 }
 
-struct Tracer<'t> {
+struct RouteTracer<'t> {
     started: Instant,
     route: RouteState,
     socket: ProbeSocket,
@@ -104,33 +104,33 @@ struct Tracer<'t> {
 }
 
 /// The outcome of a packet of one size.
-enum Passage {
+enum SizeOutcome {
     Answered,
     TooLarge { fits: ByteCount, reported_by: Option<String> },
     Silence,
 }
 
-impl Tracer<'_> {
+impl RouteTracer<'_> {
     /// Sends [`PROBES`] probes to each hop, from the first to the nearest one that ends the route.
     fn find_hops(&mut self) -> io::Result<()> {
         for wave in 0..PROBES {
             let started = Instant::now();
             for hop in 1..=MAX_HOPS {
-                if hop > self.route.end().unwrap_or(MAX_HOPS) || self.is_over() {
+                if hop > self.route.last_hop().unwrap_or(MAX_HOPS) || self.is_over() {
                     break;
                 }
-                let sent = self.send(Some(hop), self.socket.min_probe());
+                let sent = self.send_probe(Some(hop), self.socket.min_probe());
                 // A later send may fail with an ICMP error that an earlier probe caused.
                 if wave == 0 && hop == 1 {
                     sent?;
                 }
-                self.listen(Instant::now() + self.pace(), |_| false);
+                self.receive_until(Instant::now() + self.probe_gap(), |_| false);
             }
-            self.listen(started + WAVE, |_| false);
+            self.receive_until(started + WAVE, |_| false);
         }
         let last = Instant::now();
-        while !self.route.is_complete() && last.elapsed() < self.timeout() && !self.is_over() {
-            self.listen(last + self.timeout(), RouteState::is_complete);
+        while !self.route.is_complete() && last.elapsed() < self.reply_timeout() && !self.is_over() {
+            self.receive_until(last + self.reply_timeout(), RouteState::is_complete);
         }
         Ok(())
     }
@@ -140,9 +140,9 @@ impl Tracer<'_> {
         let (mut size, mut reported_by) = (MAX_PACKET, None);
         for _ in 0..MAX_SIZES {
             let found = |answered| RouteMtu { size, answered, reported_by: reported_by.clone() };
-            match self.pass(size) {
-                Passage::Answered => return Some(found(true)),
-                Passage::TooLarge { fits, reported_by: by } if fits < size => {
+            match self.probe_size(size) {
+                SizeOutcome::Answered => return Some(found(true)),
+                SizeOutcome::TooLarge { fits, reported_by: by } if fits < size => {
                     size = next_size(size, fits, self.socket.min_mtu());
                     reported_by = by;
                 }
@@ -154,55 +154,55 @@ impl Tracer<'_> {
         None
     }
 
-    fn pass(&mut self, size: ByteCount) -> Passage {
+    fn probe_size(&mut self, size: ByteCount) -> SizeOutcome {
         for _ in 0..TRIES {
-            let number = self.route.next();
+            let number = self.route.next_number();
             // A packet that is too large for this host's own device is reported in the error queue, as if by a router.
-            let _ = self.send(None, size);
-            let (sent, timeout) = (Instant::now(), self.timeout());
-            self.listen(sent + timeout, |route| route.reply(number).is_some());
-            match self.route.reply(number) {
+            let _ = self.send_probe(None, size);
+            let (sent, timeout) = (Instant::now(), self.reply_timeout());
+            self.receive_until(sent + timeout, |route| route.probe_reply(number).is_some());
+            match self.route.probe_reply(number) {
                 Some((ProbeReply::TooLarge(fits), by)) => {
-                    return Passage::TooLarge { fits, reported_by: by.map(|by| by.to_string()) };
+                    return SizeOutcome::TooLarge { fits, reported_by: by.map(|by| by.to_string()) };
                 }
-                Some((ProbeReply::Reached, _)) => return Passage::Answered,
+                Some((ProbeReply::Reached, _)) => return SizeOutcome::Answered,
                 _ if self.is_over() => break,
                 _ => {}
             }
         }
-        Passage::Silence
+        SizeOutcome::Silence
     }
 
     /// Sends a probe of `size` bytes with a TTL of `hop`, or with one for the whole way.
-    fn send(&mut self, hop: Option<u8>, size: ByteCount) -> io::Result<()> {
-        let number = self.route.next();
-        self.route.sent(hop, Instant::now());
-        let sent = self.socket.send(number, hop, size);
-        self.take();
+    fn send_probe(&mut self, hop: Option<u8>, size: ByteCount) -> io::Result<()> {
+        let number = self.route.next_number();
+        self.route.record_sent(hop, Instant::now());
+        let sent = self.socket.send_probe(number, hop, size);
+        self.receive_replies();
         if sent.is_err() {
-            self.route.unsent(number);
+            self.route.record_unsent(number);
         }
         sent
     }
 
     /// Receives replies until `deadline` or until `enough` returns true.
-    fn listen(&mut self, deadline: Instant, enough: impl Fn(&RouteState) -> bool) {
+    fn receive_until(&mut self, deadline: Instant, enough: impl Fn(&RouteState) -> bool) {
         let deadline = deadline.min(self.started + MAX_DURATION);
         while !enough(&self.route) && !self.is_over() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            self.socket.wait(left.min(POLL_INTERVAL));
-            self.take();
+            self.socket.wait_for_reply(left.min(POLL_INTERVAL));
+            self.receive_replies();
         }
     }
 
-    fn take(&mut self) {
-        let latest = self.route.next().wrapping_sub(1);
-        for received in self.socket.receive() {
+    fn receive_replies(&mut self) {
+        let latest = self.route.next_number().wrapping_sub(1);
+        for received in self.socket.receive_replies() {
             // Only errors of this host itself have no number: they are about the latest probe, which it did not send.
-            self.route.received(received.number.unwrap_or(latest), received.by, received.reply, Instant::now());
+            self.route.record_reply(received.number.unwrap_or(latest), received.by, received.reply, Instant::now());
         }
     }
 
@@ -210,11 +210,11 @@ impl Tracer<'_> {
         self.started.elapsed() >= MAX_DURATION || self.interrupt.load(Ordering::Relaxed)
     }
 
-    fn timeout(&self) -> Duration {
-        self.route.slowest().map_or(TIMEOUT, |slowest| (slowest * 2).clamp(MIN_TIMEOUT, TIMEOUT))
+    fn reply_timeout(&self) -> Duration {
+        self.route.max_reply_time().map_or(TIMEOUT, |slowest| (slowest * 2).clamp(MIN_TIMEOUT, TIMEOUT))
     }
 
-    fn pace(&self) -> Duration {
+    fn probe_gap(&self) -> Duration {
         if self.socket.method() == RouteMethod::Udp { DATAGRAM_PACE } else { PACE }
     }
 }

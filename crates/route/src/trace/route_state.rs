@@ -12,20 +12,20 @@ use super::socket::ProbeReply;
 pub(super) struct RouteState {
     target: IpAddr,
     /// The probes, in the order of their numbers.
-    probes: Vec<Probe>,
+    probes: Vec<SentProbe>,
 }
 
 #[derive(Debug)]
-struct Probe {
+struct SentProbe {
     /// TTL of the probe; `None` if it may go the whole way.
     hop: Option<u8>,
     /// Time at which it was sent; `None` if this host did not send it.
     sent: Option<Instant>,
-    reply: Option<Reply>,
+    reply: Option<TimedReply>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Reply {
+struct TimedReply {
     kind: ProbeReply,
     by: Option<IpAddr>,
     after: Duration,
@@ -37,52 +37,52 @@ impl RouteState {
     }
 
     /// Returns the number of the next probe.
-    pub(super) fn next(&self) -> u16 {
+    pub(super) fn next_number(&self) -> u16 {
         self.probes.len() as u16
     }
 
     /// Records that the next probe is about to be sent.
-    pub(super) fn sent(&mut self, hop: Option<u8>, now: Instant) {
-        self.probes.push(Probe { hop, sent: Some(now), reply: None });
+    pub(super) fn record_sent(&mut self, hop: Option<u8>, now: Instant) {
+        self.probes.push(SentProbe { hop, sent: Some(now), reply: None });
     }
 
     /// Records that probe `number` could not be sent.
-    pub(super) fn unsent(&mut self, number: u16) {
+    pub(super) fn record_unsent(&mut self, number: u16) {
         if let Some(probe) = self.probes.get_mut(usize::from(number)) {
             probe.sent = None;
         }
     }
 
     /// Records a reply to probe `number`, of which only the first counts.
-    pub(super) fn received(&mut self, number: u16, by: Option<IpAddr>, kind: ProbeReply, now: Instant) {
+    pub(super) fn record_reply(&mut self, number: u16, by: Option<IpAddr>, kind: ProbeReply, now: Instant) {
         let Some(probe) = self.probes.get_mut(usize::from(number)) else { return };
         // A "port unreachable" from the target itself shows that the probe reached it.
         let kind = if by == Some(self.target) && kind == ProbeReply::Closed { ProbeReply::Reached } else { kind };
         if let (Some(sent), None) = (probe.sent, probe.reply) {
-            probe.reply = Some(Reply { kind, by, after: now.duration_since(sent) });
+            probe.reply = Some(TimedReply { kind, by, after: now.duration_since(sent) });
         }
     }
 
     /// Returns the reply to probe `number` and its sender; `None` if there is none yet.
-    pub(super) fn reply(&self, number: u16) -> Option<(ProbeReply, Option<IpAddr>)> {
+    pub(super) fn probe_reply(&self, number: u16) -> Option<(ProbeReply, Option<IpAddr>)> {
         self.probes.get(usize::from(number))?.reply.map(|reply| (reply.kind, reply.by))
     }
 
     /// Returns true if every probe was answered, up to the hop at which the route ends.
     pub(super) fn is_complete(&self) -> bool {
-        let end = self.end();
-        let counts = |probe: &&Probe| end.is_none() || probe.hop <= end;
+        let end = self.last_hop();
+        let counts = |probe: &&SentProbe| end.is_none() || probe.hop <= end;
         self.probes.iter().filter(counts).all(|probe| probe.reply.is_some() || probe.sent.is_none())
     }
 
     /// Returns the longest time that a reply has taken so far.
-    pub(super) fn slowest(&self) -> Option<Duration> {
+    pub(super) fn max_reply_time(&self) -> Option<Duration> {
         self.probes.iter().filter_map(|probe| probe.reply.map(|reply| reply.after)).max()
     }
 
     /// Returns the nearest hop that ends the route: that of the target, or of a router that refuses.
-    pub(super) fn end(&self) -> Option<u8> {
-        let ends = |probe: &&Probe| probe.reply.is_some_and(|reply| reply.kind.ends());
+    pub(super) fn last_hop(&self) -> Option<u8> {
+        let ends = |probe: &&SentProbe| probe.reply.is_some_and(|reply| reply.kind.ends_route());
         self.probes.iter().filter(ends).filter_map(|probe| probe.hop).min()
     }
 
@@ -91,28 +91,28 @@ impl RouteState {
         self.probes.iter().filter_map(|probe| probe.reply).any(|reply| self.is_from_target(reply))
     }
 
-    fn is_from_target(&self, reply: Reply) -> bool {
-        reply.kind == ProbeReply::Reached || (reply.by == Some(self.target) && reply.kind.ends())
+    fn is_from_target(&self, reply: TimedReply) -> bool {
+        reply.kind == ProbeReply::Reached || (reply.by == Some(self.target) && reply.kind.ends_route())
     }
 
     /// Returns the report of the route.
-    pub(super) fn report(&self, method: RouteMethod, mtu: Option<RouteMtu>) -> RouteReport {
+    pub(super) fn to_report(&self, method: RouteMethod, mtu: Option<RouteMtu>) -> RouteReport {
         let last_answered =
             self.probes.iter().filter(|probe| probe.reply.is_some()).filter_map(|probe| probe.hop).max();
-        let last = self.end().or(last_answered).unwrap_or(0);
+        let last = self.last_hop().or(last_answered).unwrap_or(0);
         RouteReport {
             target: self.target.to_string(),
             method,
-            hops: (1..=last).map(|number| self.hop(number)).collect(),
+            hops: (1..=last).map(|number| self.hop_report(number)).collect(),
             reached: self.is_reached(),
             mtu,
         }
     }
 
-    fn hop(&self, number: u8) -> Hop {
-        let sent: Vec<&Probe> =
+    fn hop_report(&self, number: u8) -> Hop {
+        let sent: Vec<&SentProbe> =
             self.probes.iter().filter(|probe| probe.hop == Some(number) && probe.sent.is_some()).collect();
-        let replies: Vec<Reply> = sent.iter().filter_map(|probe| probe.reply).collect();
+        let replies: Vec<TimedReply> = sent.iter().filter_map(|probe| probe.reply).collect();
         let mut addresses = Vec::new();
         for address in replies.iter().filter_map(|reply| reply.by).map(|by| by.to_string()) {
             if !addresses.contains(&address) {
@@ -131,7 +131,7 @@ impl RouteState {
 
 impl ProbeReply {
     /// Returns true if probes go no further than the sender of this reply.
-    fn ends(self) -> bool {
+    fn ends_route(self) -> bool {
         matches!(self, Self::Reached | Self::Closed | Self::Refused(_))
     }
 
@@ -159,10 +159,10 @@ mod tests {
     fn route(hops: u8, replies: &[(u16, u8, ProbeReply)]) -> RouteState {
         let (mut route, now) = (RouteState::new(ip(9)), Instant::now());
         for probe in 0..hops * 2 {
-            route.sent(Some(probe % hops + 1), now);
+            route.record_sent(Some(probe % hops + 1), now);
         }
         for &(number, by, kind) in replies {
-            route.received(number, Some(ip(by)), kind, now + Duration::from_millis(1));
+            route.record_reply(number, Some(ip(by)), kind, now + Duration::from_millis(1));
         }
         route
     }
@@ -180,9 +180,10 @@ mod tests {
                 (3, 9, ProbeReply::Reached),
             ],
         );
-        assert_eq!((route.end(), route.is_complete()), (Some(3), false));
-        let report = route.report(RouteMethod::IcmpEcho, None);
-        let hops: Vec<_> = report.hops.iter().map(|hop| (hop.addresses.join(" "), hop.sent, hop.lost())).collect();
+        assert_eq!((route.last_hop(), route.is_complete()), (Some(3), false));
+        let report = route.to_report(RouteMethod::IcmpEcho, None);
+        let hops: Vec<_> =
+            report.hops.iter().map(|hop| (hop.addresses.join(" "), hop.sent, hop.unanswered_probes())).collect();
         let expected = [("192.0.2.1", 2, 0), ("192.0.2.2", 2, 1), ("192.0.2.9", 2, 1)];
         assert_eq!(hops, expected.map(|(address, sent, lost)| (address.to_owned(), sent, lost)));
         assert!(report.reached && report.hops[0].rtts == [Span::from_millis(1); 2]);
@@ -190,29 +191,29 @@ mod tests {
 
     #[test]
     fn a_silent_hop_keeps_its_number_and_silent_hops_after_the_last_reply_are_left_out() {
-        let report =
-            route(4, &[(0, 1, ProbeReply::Expired), (2, 3, ProbeReply::Expired)]).report(RouteMethod::IcmpEcho, None);
+        let report = route(4, &[(0, 1, ProbeReply::Expired), (2, 3, ProbeReply::Expired)])
+            .to_report(RouteMethod::IcmpEcho, None);
         let hops: Vec<_> = report.hops.iter().map(|hop| hop.addresses.len()).collect();
         assert_eq!((hops, report.reached), (vec![1, 0, 1], false));
-        assert!(route(4, &[]).report(RouteMethod::Udp, None).hops.is_empty());
+        assert!(route(4, &[]).to_report(RouteMethod::Udp, None).hops.is_empty());
     }
 
     #[test]
     fn a_router_that_refuses_is_the_end_but_not_the_target() {
         let refused = ProbeReply::Refused(Refusal::NoRoute);
-        let report =
-            route(4, &[(0, 1, ProbeReply::Expired), (1, 2, refused), (2, 2, refused)]).report(RouteMethod::Udp, None);
+        let report = route(4, &[(0, 1, ProbeReply::Expired), (1, 2, refused), (2, 2, refused)])
+            .to_report(RouteMethod::Udp, None);
         assert_eq!((report.hops.len(), report.hops[1].refusal, report.reached), (2, Some(Refusal::NoRoute), false));
-        let closed = route(2, &[(1, 2, ProbeReply::Closed)]).report(RouteMethod::Udp, None);
+        let closed = route(2, &[(1, 2, ProbeReply::Closed)]).to_report(RouteMethod::Udp, None);
         assert_eq!((closed.hops[1].refusal, closed.reached), (Some(Refusal::Prohibited), false));
-        let reached = route(2, &[(1, 9, ProbeReply::Closed)]).report(RouteMethod::Udp, None);
+        let reached = route(2, &[(1, 9, ProbeReply::Closed)]).to_report(RouteMethod::Udp, None);
         assert_eq!((reached.hops[1].refusal, reached.reached), (None, true));
     }
 
     #[test]
     fn routers_that_take_turns_are_both_reported() {
-        let report =
-            route(1, &[(0, 1, ProbeReply::Expired), (1, 2, ProbeReply::Expired)]).report(RouteMethod::IcmpEcho, None);
+        let report = route(1, &[(0, 1, ProbeReply::Expired), (1, 2, ProbeReply::Expired)])
+            .to_report(RouteMethod::IcmpEcho, None);
         assert_eq!(report.hops[0].addresses, ["192.0.2.1", "192.0.2.2"]);
     }
 
@@ -220,9 +221,9 @@ mod tests {
     fn a_second_reply_and_a_reply_to_no_probe_are_ignored() {
         let mut route =
             route(1, &[(0, 1, ProbeReply::Expired), (0, 2, ProbeReply::Expired), (7, 3, ProbeReply::Expired)]);
-        route.unsent(1);
-        route.received(1, Some(ip(4)), ProbeReply::Expired, Instant::now());
-        let report = route.report(RouteMethod::IcmpEcho, None);
+        route.record_unsent(1);
+        route.record_reply(1, Some(ip(4)), ProbeReply::Expired, Instant::now());
+        let report = route.to_report(RouteMethod::IcmpEcho, None);
         assert_eq!((report.hops[0].addresses.len(), report.hops[0].sent), (1, 1));
         assert!(route.is_complete());
     }

@@ -4,15 +4,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use fullpipe_load::Local;
+use fullpipe_load::LocalEndpoint;
 use fullpipe_record::{Refusal, RouteMethod};
-use fullpipe_sys::{IcmpError, arrival, enable_recverr, icmp_error};
+use fullpipe_sys::{IcmpError, enable_recverr, icmp_error, receive_arrival};
 use fullpipe_units::ByteCount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::latency::{Echoes, bind, random};
+use crate::latency::{EchoMessages, bind_socket, random_u64};
 
 /// Port of the first datagram, as in traceroute, where no program is expected to listen.
 const FIRST_PORT: u16 = 33_434;
@@ -49,7 +49,7 @@ pub(super) enum ProbeReply {
 
 /// A reply to a probe.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Received {
+pub(super) struct ReceivedReply {
     /// Number of the probe; `None` if this host itself did not send it.
     pub(super) number: Option<u16>,
     pub(super) by: Option<IpAddr>,
@@ -62,7 +62,7 @@ pub(super) struct ProbeSocket {
     socket: Socket,
     target: IpAddr,
     /// `None` if the probes are datagrams.
-    echoes: Option<Echoes>,
+    echoes: Option<EchoMessages>,
 }
 
 impl ProbeSocket {
@@ -70,20 +70,20 @@ impl ProbeSocket {
     ///
     /// # Errors
     /// Fails if a system call does, as for an address that is not this host's.
-    pub(super) fn open(target: IpAddr, local: &Local) -> io::Result<Self> {
+    pub(super) fn open(target: IpAddr, local: &LocalEndpoint) -> io::Result<Self> {
         let (domain, protocol) = match target {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
             IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
         };
-        let token = random()?;
+        let token = random_u64()?;
         let of_echoes = |kind| Socket::new(domain, kind, Some(protocol));
         let (socket, is_raw) = match of_echoes(Type::DGRAM) {
             Ok(socket) => (Some(socket), false),
             Err(_) => (of_echoes(Type::RAW).ok(), true),
         };
-        let echoes = socket.is_some().then_some(Echoes { is_ipv6: target.is_ipv6(), is_raw, token });
+        let echoes = socket.is_some().then_some(EchoMessages { is_ipv6: target.is_ipv6(), is_raw, token });
         let socket = socket.map_or_else(|| Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)), Ok)?;
-        bind(&socket, local)?;
+        bind_socket(&socket, local)?;
         // Connected, it receives from the target alone. A socket for datagrams sends each to another port.
         if echoes.is_some() {
             socket.connect(&SocketAddr::new(target, 0).into())?;
@@ -120,7 +120,7 @@ impl ProbeSocket {
     ///
     /// # Errors
     /// Fails if the kernel does not send it, or reports an ICMP error about an earlier one.
-    pub(super) fn send(&self, number: u16, hops: Option<u8>, size: ByteCount) -> io::Result<()> {
+    pub(super) fn send_probe(&self, number: u16, hops: Option<u8>, size: ByteCount) -> io::Result<()> {
         set_ttl(&self.socket, self.target, hops.unwrap_or(WHOLE_WAY))?;
         let payload = (size.get() as usize).saturating_sub(self.ip_header() + HEADER);
         let sent = if let Some(echoes) = self.echoes {
@@ -133,16 +133,16 @@ impl ProbeSocket {
     }
 
     /// Waits until a reply can be received, at most for `longest`.
-    pub(super) fn wait(&self, longest: Duration) {
+    pub(super) fn wait_for_reply(&self, longest: Duration) {
         let limit = Timespec::try_from(longest).ok();
         // An error of `poll` shows at the next read.
         let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], limit.as_ref());
     }
 
     /// Returns the replies since the last call.
-    pub(super) fn receive(&self) -> Vec<Received> {
+    pub(super) fn receive_replies(&self) -> Vec<ReceivedReply> {
         let errors = (0..MAX_AT_ONCE).map_while(|_| self.icmp_error().ok());
-        let answers = (0..MAX_AT_ONCE).map_while(|_| self.answer().ok());
+        let answers = (0..MAX_AT_ONCE).map_while(|_| self.next_answer().ok());
         errors.chain(answers).flatten().collect()
     }
 
@@ -150,20 +150,20 @@ impl ProbeSocket {
     ///
     /// # Errors
     /// Fails if there is none.
-    fn icmp_error(&self) -> io::Result<Option<Received>> {
+    fn icmp_error(&self) -> io::Result<Option<ReceivedReply>> {
         let mut packet = [0; MAX_PACKET];
         let found = icmp_error(&self.socket, &mut packet)?;
         Ok(found.and_then(|found| {
-            let number = self.number(&found, &packet[..found.quoted]);
+            let number = self.probe_number(&found, &packet[..found.quoted]);
             let is_ours = number.is_some() || found.by.is_none();
             let reply = reply_kind(self.target.is_ipv4(), &found).filter(|_| is_ours)?;
-            Some(Received { number: number.filter(|_| found.by.is_some()), by: found.by, reply })
+            Some(ReceivedReply { number: number.filter(|_| found.by.is_some()), by: found.by, reply })
         }))
     }
 
-    fn number(&self, found: &IcmpError, quoted: &[u8]) -> Option<u16> {
+    fn probe_number(&self, found: &IcmpError, quoted: &[u8]) -> Option<u16> {
         match self.echoes {
-            Some(echoes) => echoes.quoted(quoted),
+            Some(echoes) => echoes.quoted_number(quoted),
             None => found.target?.port().checked_sub(FIRST_PORT),
         }
     }
@@ -173,23 +173,23 @@ impl ProbeSocket {
     ///
     /// # Errors
     /// Fails if there is none.
-    fn answer(&self) -> io::Result<Option<Received>> {
+    fn next_answer(&self) -> io::Result<Option<ReceivedReply>> {
         let mut packet = [0; MAX_PACKET];
-        let arrived = match arrival(&self.socket, &mut packet) {
+        let arrived = match receive_arrival(&self.socket, &mut packet) {
             Ok(arrived) => arrived,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
             // An ICMP error about a probe, which `icmp_error` returns.
             Err(_) => return Ok(None),
         };
         let number = match self.echoes {
-            Some(echoes) => echoes.answered(&packet[..arrived.length]).map(|number| number as u16),
+            Some(echoes) => echoes.answered_number(&packet[..arrived.length]).map(|number| number as u16),
             // The port is open after all.
             None => arrived
                 .from
                 .filter(|from| from.ip() == self.target)
                 .and_then(|from| from.port().checked_sub(FIRST_PORT)),
         };
-        Ok(number.map(|_| Received { number, by: Some(self.target), reply: ProbeReply::Reached }))
+        Ok(number.map(|_| ReceivedReply { number, by: Some(self.target), reply: ProbeReply::Reached }))
     }
 }
 

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_load::Local;
+use fullpipe_load::LocalEndpoint;
 use fullpipe_model::framing;
 use fullpipe_record::{IpVersion, SocketReadback, SynQuote, TcpInfo};
 use fullpipe_sys::{enable_recverr, icmp_error};
@@ -21,7 +21,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::MAX_HOPS;
 use super::socket::{ProbeReply, reply_kind, set_ttl};
-use crate::latency::bind;
+use crate::latency::bind_socket;
 
 /// Maximum duration of all SYN probes.
 const MAX_DURATION: Duration = Duration::from_secs(4);
@@ -39,7 +39,7 @@ const MAX_OPTIONS: ByteCount = ByteCount::new(40);
 const MAX_HEADER: usize = 60;
 
 /// The outcome of a SYN probe.
-enum Outcome {
+enum SynProbeOutcome {
     /// A router quoted the SYN.
     SynQuote(SynQuote),
     /// No usable reply came.
@@ -71,13 +71,18 @@ pub fn changed_syn_quotes(
 ) -> Vec<SynQuote> {
     let ends = [&connection.remote, &connection.local].map(|end| end.parse::<SocketAddr>().ok());
     let ([Some(remote), Some(local)], true) = (ends, was_changed(connection, tcp)) else { return Vec::new() };
-    let from = Local { address: Some(local.ip()), ..Local::default() };
+    let from = LocalEndpoint { address: Some(local.ip()), ..LocalEndpoint::default() };
     syn_quotes(remote, &from, rtt, interrupt)
 }
 
 /// Returns the SYN as the routers on the way to `address` quote it, nearest first, within four seconds. One SYN probe
 /// may reach the target; its connection is reset at once.
-pub fn syn_quotes(address: SocketAddr, local: &Local, rtt: Option<Span>, interrupt: &AtomicBool) -> Vec<SynQuote> {
+pub fn syn_quotes(
+    address: SocketAddr,
+    local: &LocalEndpoint,
+    rtt: Option<Span>,
+    interrupt: &AtomicBool,
+) -> Vec<SynQuote> {
     let begun = Instant::now();
     let timeout = Duration::from(rtt.unwrap_or_default() * 2).clamp(MIN_TIMEOUT, MAX_TIMEOUT);
     let mut found = Vec::new();
@@ -85,10 +90,10 @@ pub fn syn_quotes(address: SocketAddr, local: &Local, rtt: Option<Span>, interru
         if begun.elapsed() + timeout > MAX_DURATION || interrupt.load(Ordering::Relaxed) {
             break;
         }
-        match attempt(address, local, hop, timeout) {
-            Ok(Outcome::SynQuote(quoted)) => found.push(quoted),
-            Ok(Outcome::Silence) => {}
-            Ok(Outcome::Ended) | Err(_) => break,
+        match attempt_probe(address, local, hop, timeout) {
+            Ok(SynProbeOutcome::SynQuote(quoted)) => found.push(quoted),
+            Ok(SynProbeOutcome::Silence) => {}
+            Ok(SynProbeOutcome::Ended) | Err(_) => break,
         }
     }
     found
@@ -98,9 +103,14 @@ pub fn syn_quotes(address: SocketAddr, local: &Local, rtt: Option<Span>, interru
 ///
 /// # Errors
 /// Fails if a system call does, as for an address that is not this host's.
-fn attempt(address: SocketAddr, local: &Local, hop: u8, timeout: Duration) -> io::Result<Outcome> {
+fn attempt_probe(
+    address: SocketAddr,
+    local: &LocalEndpoint,
+    hop: u8,
+    timeout: Duration,
+) -> io::Result<SynProbeOutcome> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    bind(&socket, local)?;
+    bind_socket(&socket, local)?;
     enable_recverr(&socket, address.is_ipv6())?;
     set_ttl(&socket, address.ip(), hop)?;
     // A connection that is accepted after all is reset at once.
@@ -108,21 +118,21 @@ fn attempt(address: SocketAddr, local: &Local, hop: u8, timeout: Duration) -> io
     socket.set_nonblocking(true)?;
     match socket.connect(&address.into()) {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-        _ => return Ok(Outcome::Ended),
+        _ => return Ok(SynProbeOutcome::Ended),
     }
     let limit = Timespec::try_from(timeout).ok();
     let moved = retry_on_intr(|| poll(&mut [PollFd::new(&socket, PollFlags::OUT)], limit.as_ref()))? > 0;
     let mut header = [0; MAX_HEADER];
     let Ok(Some(found)) = icmp_error(&socket, &mut header) else {
-        return Ok(if moved { Outcome::Ended } else { Outcome::Silence });
+        return Ok(if moved { SynProbeOutcome::Ended } else { SynProbeOutcome::Silence });
     };
     let (Some(by), Some(ProbeReply::Expired)) = (found.by, reply_kind(address.is_ipv4(), &found)) else {
-        return Ok(Outcome::Ended);
+        return Ok(SynProbeOutcome::Ended);
     };
     // A router needs to quote no more than the ports and the sequence number (RFC 792).
-    let syn = SynSegment::parse(&header[..found.quoted]);
-    Ok(syn.map_or(Outcome::Silence, |syn| {
-        Outcome::SynQuote(SynQuote { hop, by, window_scale: syn.window_scale, mss: syn.mss })
+    let syn = SynSegment::parse_header(&header[..found.quoted]);
+    Ok(syn.map_or(SynProbeOutcome::Silence, |syn| {
+        SynProbeOutcome::SynQuote(SynQuote { hop, by, window_scale: syn.window_scale, mss: syn.mss })
     }))
 }
 
@@ -145,7 +155,8 @@ mod tests {
     #[test]
     fn a_target_that_is_reached_quotes_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let reached = syn_quotes(listener.local_addr().unwrap(), &Local::default(), None, &AtomicBool::new(false));
+        let reached =
+            syn_quotes(listener.local_addr().unwrap(), &LocalEndpoint::default(), None, &AtomicBool::new(false));
         assert_eq!(reached, []);
     }
 }

@@ -1,5 +1,5 @@
 use fullpipe_record::IMPAIRMENTS;
-use fullpipe_scenario::{Scenario, builtin};
+use fullpipe_scenario::{Scenario, builtin_scenarios};
 use proptest::prelude::*;
 
 const GOOD: &str = r#"name = "n"
@@ -354,12 +354,12 @@ proptest! {
     /// Close to a good file, so that more than the TOML parser is reached.
     #[test]
     fn no_spoilt_file_panics(
-        which in 0..builtin().len(),
+        which in 0..builtin_scenarios().len(),
         from in 0.0..1.0,
         length in 0_usize..12,
         new in "\\PC{0,6}|[0-9eE.%+-]{0,20}[a-zA-Z/]{0,6}",
     ) {
-        let text = builtin()[which].1;
+        let text = builtin_scenarios()[which].1;
         let chars: Vec<_> = text.chars().collect();
         let from = (from * chars.len() as f64) as usize;
         let until = (from + length).min(chars.len());
@@ -377,7 +377,7 @@ proptest! {
         value in "[0-9]{0,20}[.]?[0-9]{0,3}(e[0-9]{1,3})?(bdp|packets|ms|s|h|K|G|T|%|Mbit/s)?",
     ) {
         let line = format!("\n{key} = ");
-        let (_, text) = builtin().iter().find(|(_, text)| text.contains(&line)).unwrap();
+        let (_, text) = builtin_scenarios().iter().find(|(_, text)| text.contains(&line)).unwrap();
         let at = text.find(&line).unwrap() + 1;
         let end = at + text[at..].find('\n').unwrap();
         let _ = Scenario::parse("x.toml", &format!("{}{key} = '{value}'{}", &text[..at], &text[end..]));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_scenario::{Bound, Expected, ExpectedVerdict, Scenario, builtin};
+use fullpipe_scenario::{AccuracyBound, ExpectedRatio, ExpectedVerdict, Scenario, builtin_scenarios};
 
 /// Scenario, path (rate, RTT, queue and MTU of the first step), steps with their bounds, and bounds between steps.
 type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
@@ -104,10 +104,10 @@ const BOUNDS: &[Row] = &[
 
 #[test]
 fn files_and_table_have_the_same_bounds() {
-    let names: BTreeSet<&str> = builtin().iter().map(|(name, _)| *name).collect();
+    let names: BTreeSet<&str> = builtin_scenarios().iter().map(|(name, _)| *name).collect();
     assert_eq!(BOUNDS.iter().map(|(name, ..)| *name).collect::<BTreeSet<_>>(), names);
     for (name, path, steps, between) in BOUNDS {
-        let (_, text) = builtin().iter().find(|(builtin, _)| builtin == name).unwrap();
+        let (_, text) = builtin_scenarios().iter().find(|(builtin, _)| builtin == name).unwrap();
         let scenario = Scenario::parse(name, text).unwrap();
         assert_eq!(path_of(&scenario), *path, "{name}");
         assert_eq!(steps_of(&scenario), *steps, "{name}");
@@ -126,15 +126,15 @@ fn steps_of(scenario: &Scenario) -> Vec<(&str, &'static str)> {
     scenario.steps.iter().map(|step| (step.name.as_str(), &*step_bounds(step).leak())).collect()
 }
 
-fn step_bounds(step: &fullpipe_scenario::Step) -> String {
+fn step_bounds(step: &fullpipe_scenario::ScenarioStep) -> String {
     let bounds = &step.bounds;
-    let said = |of: &str, bound: Option<Bound>| bound.map(|bound| format!("{of} {bound}"));
+    let said = |of: &str, bound: Option<AccuracyBound>| bound.map(|bound| format!("{of} {bound}"));
     let parts = [
         step.ramp.map(|_| "ramp".to_owned()),
         said("kernel_model", bounds.kernel_model),
         said("textbook", bounds.textbook),
         said("capacity", bounds.capacity),
-        bounds.loss.map(|points| format!("loss ± {} points", points.percent())),
+        bounds.loss.map(|points| format!("loss ± {} points", points.as_percent())),
         said("reordered", bounds.reordered),
         said("fills", bounds.fills),
         bounds.verdict.map(|verdict| format!("verdict {}", named(verdict))),
@@ -151,8 +151,8 @@ fn between_steps(scenario: &Scenario) -> Vec<String> {
     let name = |index: usize| &scenario.steps[index].name;
     let bounds = scenario.bounds.iter().map(|bound| {
         let expected = match bound.expect {
-            Expected::Ratio(ratio) => ratio.get().to_string(),
-            Expected::KernelModel => "kernel_model".to_owned(),
+            ExpectedRatio::Ratio(ratio) => ratio.get().to_string(),
+            ExpectedRatio::KernelModel => "kernel_model".to_owned(),
         };
         format!("{} ÷ {} {} of {expected}", name(bound.numerator), name(bound.denominator), bound.bound)
     });

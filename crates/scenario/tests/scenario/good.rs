@@ -5,13 +5,13 @@ use fullpipe_record::{
     NarrowLink, Opportunities, Path, PathChange, PathStep, Policer, Published, Queueing, Reordering, TooBig, Transport,
 };
 use fullpipe_scenario::{
-    Bound, Expected, ExpectedVerdict, Grid, PathSpec, Scenario, Starts, StepRamp, builtin, parse_path_flag,
-    parse_path_flag_with,
+    AccuracyBound, ExpectedRatio, ExpectedVerdict, LoadStart, PathSpec, Scenario, ScenarioGrid, StepRamp,
+    builtin_scenarios, parse_path_flag, parse_path_flag_with,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 fn read(name: &str) -> Scenario {
-    let (name, text) = builtin().iter().find(|(builtin, _)| *builtin == name).unwrap();
+    let (name, text) = builtin_scenarios().iter().find(|(builtin, _)| *builtin == name).unwrap();
     Scenario::parse(name, text).unwrap()
 }
 
@@ -29,7 +29,7 @@ fn share(text: &str) -> Ratio {
 
 #[test]
 fn every_builtin_scenario_is_read_and_bears_its_name() {
-    for (name, text) in builtin() {
+    for (name, text) in builtin_scenarios() {
         assert_eq!(Scenario::parse(&format!("{name}.toml"), text).unwrap().name, *name);
     }
 }
@@ -37,7 +37,7 @@ fn every_builtin_scenario_is_read_and_bears_its_name() {
 #[test]
 fn the_demo_runs_over_the_demos_path() {
     let demo = read("demo");
-    assert_eq!(demo.path, PathSpec::demo().path().unwrap());
+    assert_eq!(demo.path, PathSpec::demo_path().to_path().unwrap());
     let forward = &demo.path.forward;
     assert_eq!((forward.rate, forward.loss), (Some(BitRate::from_mbps(1000)), Some(Ratio::ZERO)));
     assert_eq!((forward.queue, forward.mtu), (Some(ByteCount::new(12_500_000)), ByteCount::new(1500)));
@@ -63,11 +63,14 @@ fn elsen_window_is_what_the_seed_describes() {
     let window = |kib| Buffer::Window(ByteCount::from_kib(kib));
     assert_eq!(steps, [(window(64), 2_770_000), (window(128), 5_350_000)]);
     for step in &elsen.steps {
-        assert_eq!((step.bounds.kernel_model, step.bounds.textbook), (Some(Bound::Within(share("5%"))), None));
+        assert_eq!((step.bounds.kernel_model, step.bounds.textbook), (Some(AccuracyBound::Within(share("5%"))), None));
     }
     let ratio = elsen.bounds[0];
     assert_eq!((ratio.numerator, ratio.denominator), (1, 0));
-    assert_eq!((ratio.expect, ratio.bound), (Expected::Ratio(Ratio::new(2.0)), Bound::Within(share("5%"))));
+    assert_eq!(
+        (ratio.expect, ratio.bound),
+        (ExpectedRatio::Ratio(Ratio::new(2.0)), AccuracyBound::Within(share("5%")))
+    );
 }
 
 #[test]
@@ -92,8 +95,8 @@ fn gordon_bdp_is_what_the_seed_describes() {
     );
     for step in &gordon.steps {
         assert_eq!(step.request.congestion.as_deref(), Some("reno"));
-        assert_eq!(step.bounds.kernel_model, Some(Bound::AtLeast(share("95%"))));
-        assert_eq!(step.bounds.textbook, Some(Bound::AtLeast(share("85%"))));
+        assert_eq!(step.bounds.kernel_model, Some(AccuracyBound::AtLeast(share("95%"))));
+        assert_eq!(step.bounds.textbook, Some(AccuracyBound::AtLeast(share("85%"))));
     }
 }
 
@@ -122,7 +125,7 @@ fn a_queue_has_no_limit_only_without_a_rate() {
 #[test]
 fn a_flag_and_a_file_mean_the_same() {
     let file = path("rate = '1G'\nrtt = '20ms'\nqueue = '5ms'\nloss = 1e-4\nmtu = 9000\nframing = 'ip'");
-    let flag = parse_path_flag("rate=1G,rtt=20ms,queue=5ms,loss=1e-4,mtu=9000,framing=ip", &PathSpec::demo());
+    let flag = parse_path_flag("rate=1G,rtt=20ms,queue=5ms,loss=1e-4,mtu=9000,framing=ip", &PathSpec::demo_path());
     assert_eq!(Ok(file), flag);
 }
 
@@ -136,7 +139,7 @@ fn a_step_says_all_it_can() {
     assert_eq!(step.request.buffer, Buffer::Request(ByteCount::from_mib(1)));
     assert_eq!((step.request.streams, step.request.direction), (4, Direction::Download));
     assert_eq!((step.request.congestion.as_deref(), step.request.duration), (Some("bbr"), Span::from_secs(30)));
-    assert_eq!((step.bounds.kernel_model, step.bounds.textbook), (None, Some(Bound::AtMost(Ratio::new(1.5)))));
+    assert_eq!((step.bounds.kernel_model, step.bounds.textbook), (None, Some(AccuracyBound::AtMost(Ratio::new(1.5)))));
     assert_eq!((scenario.seed, step.published, scenario.source), (7, None, None));
 }
 
@@ -147,7 +150,7 @@ fn every_effect_is_read() {
         narrow=1400 swallowed,edits=strip-window-scale window-scale=3 strip-sack strip-timestamps clamp-mss=1200 \
         clamp-window=32K router=fd00::1,duplicate=0.1%,corrupt=1e-5,reorder=0.2% 5ms,jitter=normal 2ms 1ms,\
         jitter_order=free,changes=10s rate=50M delay=20ms; 20s loss=1%";
-    let path = parse_path_flag(flag, &PathSpec::demo()).unwrap();
+    let path = parse_path_flag(flag, &PathSpec::demo_path()).unwrap();
     let steps =
         [(10, Some(BitRate::from_mbps(50)), Some(Span::from_millis(20)), None), (20, None, None, Some(share("1%")))];
     let effects = Effects {
@@ -212,7 +215,7 @@ fn traces_are_read_from_the_files_that_are_named() {
         "wifi rates.txt" => Ok("0s 10M\n2s 20M\n".to_owned()),
         _ => Err("no such file".to_owned()),
     };
-    let read = |flag| parse_path_flag_with(flag, &PathSpec::demo(), &files).unwrap().forward.effects;
+    let read = |flag| parse_path_flag_with(flag, &PathSpec::demo_path(), &files).unwrap().forward.effects;
     assert_eq!(read("trace=mahimahi lte.up").opportunities, Some(Opportunities { millis: vec![1, 2] }));
     let steps = read("trace=rates wifi rates.txt,changes=1s delay=5ms").steps;
     let when: Vec<_> = steps.iter().map(|step| (step.after, step.change.rate.is_some())).collect();
@@ -242,7 +245,7 @@ fn a_rate_of_a_step_or_of_a_direction_takes_the_place_of_a_trace_before_it() {
 }
 
 /// One step with these keys.
-fn step(keys: &str) -> fullpipe_scenario::Step {
+fn step(keys: &str) -> fullpipe_scenario::ScenarioStep {
     parse(&format!("name = 'n'\ntitle = 't'\npath = {{ rate = '1G', rtt = '1ms' }}\n[[step]]\nname = 's'\n{keys}"))
         .steps[0]
         .clone()
@@ -278,7 +281,10 @@ fn a_load_with_begins_before_or_after_and_may_pause() {
     let (on_off, tcp) = (&cross_traffic[0], &cross_traffic[1]);
     assert_eq!((on_off.lowest, on_off.request.rate), (Some(BitRate::from_mbps(100)), Some(BitRate::from_mbps(250))));
     assert_eq!(on_off.on_off, Some((Span::from_secs(2), Span::from_secs(1))));
-    assert_eq!((on_off.starts, tcp.starts), (Starts::Before(Span::from_secs(3)), Starts::After(Span::from_secs(1))));
+    assert_eq!(
+        (on_off.starts, tcp.starts),
+        (LoadStart::Before(Span::from_secs(3)), LoadStart::After(Span::from_secs(1)))
+    );
     assert_eq!((tcp.request.congestion.as_deref(), tcp.on_off), (Some("cubic"), None));
     assert_eq!(tcp.published.unwrap().rate, Some(BitRate::from_mbps(5)));
 }
@@ -296,7 +302,7 @@ fn each_congestion_control_is_known_by_the_place_that_asks_for_it() {
     assert_eq!(asked, ["test.toml:4:55 reno", "test.toml:4:79 bbr", "test.toml:4:115 vegas"]);
     let text =
         "name = 'n'\ntitle = 't'\nlongest = '5s'\n[[block]]\nrate = ['1M']\nrtt = ['9ms']\ncongestion = ['bbr']\n";
-    let cells = Grid::parse("grid.toml", text).unwrap().cells;
+    let cells = ScenarioGrid::parse("grid.toml", text).unwrap().cells;
     assert_eq!((cells[0].controls[0].place.to_string().as_str(), cells.len()), ("grid.toml:7:14", 1));
 }
 

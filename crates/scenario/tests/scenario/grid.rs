@@ -1,5 +1,5 @@
 use fullpipe_record::{Buffer, Change};
-use fullpipe_scenario::{Grid, builtin_grids};
+use fullpipe_scenario::{ScenarioGrid, builtin_grids};
 use fullpipe_units::{ByteCount, Ratio, Span};
 use proptest::prelude::*;
 
@@ -23,12 +23,12 @@ streams = [4]
 /// Returns the error when `old`, of which there is one, is replaced by `new`.
 fn stated(old: &str, new: &str) -> String {
     assert_eq!(GOOD.matches(old).count(), 1, "{old}");
-    Grid::parse("x.toml", &GOOD.replace(old, new)).unwrap_err().to_string()
+    ScenarioGrid::parse("x.toml", &GOOD.replace(old, new)).unwrap_err().to_string()
 }
 
 #[test]
 fn lists_multiply() {
-    let grid = Grid::parse("x.toml", GOOD).unwrap();
+    let grid = ScenarioGrid::parse("x.toml", GOOD).unwrap();
     assert_eq!((grid.cells.len(), grid.longest, grid.bounds.median), (9, Span::from_secs(30), Some(Ratio::new(0.03))));
     let first = &grid.cells[0];
     assert_eq!(first.name, "10 Mbit/s × 10 ms, window 0.5 BDP, 1 × reno");
@@ -44,20 +44,20 @@ fn lists_multiply() {
 #[test]
 fn the_builtin_grids_are_grids() {
     for (name, text) in builtin_grids() {
-        assert_eq!(Grid::parse(name, text).unwrap().name, *name);
+        assert_eq!(ScenarioGrid::parse(name, text).unwrap().name, *name);
     }
 }
 
 #[test]
 fn queues_are_in_bdps() {
     let text = GOOD.replace("window = [\"0.5\", \"2\"]", "queue = [\"0.5\", \"2\"]");
-    let grid = Grid::parse("x.toml", &text).unwrap();
+    let grid = ScenarioGrid::parse("x.toml", &text).unwrap();
     let first = &grid.cells[0];
     assert_eq!(first.name, "10 Mbit/s × 10 ms, queue 0.5 BDP, 1 × reno");
     assert_eq!(first.path.forward.queue, Some(ByteCount::new(6250)), "as it stands there, though it is a few packets");
     assert_eq!(grid.cells[2].path.forward.queue, Some(ByteCount::new(25_000)));
     let both = GOOD.replace("[\"10ms\"]", "[\"10ms\"]\nqueue = [\"3\"]");
-    assert_eq!(Grid::parse("x.toml", &both).unwrap().cells[0].title, "window 0.5 BDP, queue 3 BDP");
+    assert_eq!(ScenarioGrid::parse("x.toml", &both).unwrap().cells[0].title, "window 0.5 BDP, queue 3 BDP");
 }
 
 #[test]
@@ -105,13 +105,13 @@ fn lists_that_multiply_without_end_are_refused() {
     let text = GOOD
         .replace("\"10M\", \"100M\"", &many)
         .replace("[\"0.5\", \"2\"]", &format!("[{}]", vec!["50"; 60].join(", ")));
-    let error = Grid::parse("x.toml", &text).unwrap_err().to_string();
+    let error = ScenarioGrid::parse("x.toml", &text).unwrap_err().to_string();
     assert!(error.contains("more than 10000 cells"), "{error}");
 }
 
 proptest! {
     #[test]
     fn no_text_panics(text in "\\PC*") {
-        let _ = Grid::parse("x.toml", &text);
+        let _ = ScenarioGrid::parse("x.toml", &text);
     }
 }

@@ -28,7 +28,7 @@ const ALIKE: usize = 8;
 const MAX_CORRELATION: f64 = 0.8;
 
 /// The course of a history, in logarithms of the rate.
-pub(super) struct Course {
+pub(super) struct LogRateHistory {
     /// Without the patterns of day and week.
     pub(super) logs: Vec<f64>,
     /// Logarithms without the patterns of day and week, and with the bursts cut.
@@ -39,9 +39,9 @@ pub(super) struct Course {
     variance: f64,
 }
 
-impl Course {
+impl LogRateHistory {
     /// Returns the course of runs in the order of time; `None` of too few to have a change.
-    pub(super) fn of(runs: &[(Time, BitRate)]) -> Option<Self> {
+    pub(super) fn from_runs(runs: &[(Time, BitRate)]) -> Option<Self> {
         if runs.len() < MIN_RUNS_WITH_CHANGE {
             return None;
         }
@@ -49,7 +49,7 @@ impl Course {
         let logs = runs.iter().map(|(_, rate)| libm::log(rate.as_f64().max(1.0))).collect();
         let times: Vec<Time> = runs.iter().map(|(at, _)| *at).collect();
         let logs = pattern::without_patterns(&times, logs);
-        let level = running::medians(&logs, around_bursts(logs.len()));
+        let level = running::running_medians(&logs, around_bursts(logs.len()));
         let from_level: Vec<f64> = logs.iter().zip(&level).map(|(log, level)| log - level).collect();
         let deviation =
             (BY_MEDIAN_DEVIATION * median(from_level.iter().map(|away| away.abs()).collect())?).max(MIN_NOISE);
@@ -88,7 +88,7 @@ fn from_mean(values: &[f64]) -> Vec<f64> {
 /// Returns the variance of means of `values` times their number, apart from slow movements: the variance and twice the
 /// covariances with later values, which count less the farther away they are (Newey and West, Econometrica 55, 1987).
 fn variance_apart_from_movements(values: &[f64]) -> f64 {
-    let slow = running::medians(values, around_movements(values.len()));
+    let slow = running::running_medians(values, around_movements(values.len()));
     let fast: Vec<f64> = values.iter().zip(slow).map(|(value, slow)| value - slow).collect();
     let covariance =
         |lag: usize| fast.iter().zip(&fast[lag..]).map(|(one, later)| one * later).sum::<f64>() / fast.len() as f64;

@@ -8,12 +8,12 @@ mod step;
 
 use fullpipe_units::{BitRate, Ratio, Time, median};
 
-use crate::changes::course::Course;
-use crate::difference::{Difference, unpaired};
+use crate::changes::course::LogRateHistory;
+use crate::difference::{RatioDifference, unpaired_difference};
 
 /// A change of level in a history of runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Change {
+pub struct HistoryLevelChange {
     /// Time of the first run after it.
     pub at: Time,
     /// Number of runs before it.
@@ -23,7 +23,7 @@ pub struct Change {
     /// Median rate until the change after it.
     pub after: BitRate,
     /// After ÷ before with its interval, of the nearest hundred runs on each side.
-    pub difference: Difference,
+    pub difference: RatioDifference,
 }
 
 /// Runs without which no change can be distinguished from noise: 8 before it and 8 after it.
@@ -51,21 +51,21 @@ const COMPARED: usize = 100;
 /// 90 days, 8 % noise with bursts, and 10 % between day and night, none of 500 histories had one, and of changes by
 /// −10 % 95 % were found within three days. `tests/error_rates/` has other kinds of noise. Time grows with the square
 /// of the number of runs: 10 000 take a second.
-pub fn changes(runs: &[(Time, BitRate)]) -> Vec<Change> {
+pub fn find_level_changes(runs: &[(Time, BitRate)]) -> Vec<HistoryLevelChange> {
     let runs = in_order(runs);
-    let Some(course) = Course::of(&runs) else { return Vec::new() };
-    let mut cuts = partition::partition(&course.calm, course.deviation * course.deviation);
-    while let Some(weakest) = step::weakest(&course, &cuts) {
+    let Some(course) = LogRateHistory::from_runs(&runs) else { return Vec::new() };
+    let mut cuts = partition::partition_levels(&course.calm, course.deviation * course.deviation);
+    while let Some(weakest) = step::weakest_cut(&course, &cuts) {
         cuts.remove(weakest);
     }
     let ends: Vec<usize> = [0].into_iter().chain(cuts).chain([runs.len()]).collect();
-    ends.windows(3).filter_map(|ends| change(&runs, [ends[0], ends[1], ends[2]])).collect()
+    ends.windows(3).filter_map(|ends| level_change(&runs, [ends[0], ends[1], ends[2]])).collect()
 }
 
-/// Returns the change, as a share, that [`changes`] would have found in these `runs`, in which it found none, if it had
+/// Returns the change, as a share, that [`find_level_changes`] would have found in these `runs`, in which it found none, if it had
 /// 8 runs or more on either side; `None` of fewer than [`MIN_RUNS_WITH_CHANGE`].
 pub fn detectable_change(runs: &[(Time, BitRate)]) -> Option<Ratio> {
-    Course::of(&in_order(runs)).map(|course| step::detectable(&course))
+    LogRateHistory::from_runs(&in_order(runs)).map(|course| step::detectable_step(&course))
 }
 
 fn in_order(runs: &[(Time, BitRate)]) -> Vec<(Time, BitRate)> {
@@ -74,11 +74,12 @@ fn in_order(runs: &[(Time, BitRate)]) -> Vec<(Time, BitRate)> {
     runs
 }
 
-fn change(runs: &[(Time, BitRate)], [from, cut, to]: [usize; 3]) -> Option<Change> {
+fn level_change(runs: &[(Time, BitRate)], [from, cut, to]: [usize; 3]) -> Option<HistoryLevelChange> {
     let rates = |runs: &[(Time, BitRate)]| runs.iter().map(|(_, rate)| *rate).collect::<Vec<_>>();
     let (before, after) = (rates(&runs[from..cut]), rates(&runs[cut..to]));
-    let difference = unpaired(&before[before.len().saturating_sub(COMPARED)..], &after[..after.len().min(COMPARED)])?;
-    Some(Change { at: runs[cut].0, index: cut, before: median(before)?, after: median(after)?, difference })
+    let difference =
+        unpaired_difference(&before[before.len().saturating_sub(COMPARED)..], &after[..after.len().min(COMPARED)])?;
+    Some(HistoryLevelChange { at: runs[cut].0, index: cut, before: median(before)?, after: median(after)?, difference })
 }
 
 #[cfg(test)]
@@ -94,22 +95,26 @@ mod tests {
     #[test]
     fn a_step_is_found_where_it_is_and_as_large_as_it_is() {
         let runs = history((0..200).map(|index| if index < 120 { 600 + index % 7 } else { 420 + index % 5 }));
-        let found = changes(&runs);
+        let found = find_level_changes(&runs);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((found[0].index, found[0].at), (120, runs[120].0));
         assert_eq!((found[0].before, found[0].after), (BitRate::from_mbps(603), BitRate::from_mbps(422)));
         assert!((found[0].difference.ratio.get() - 422.0 / 603.0).abs() < 0.005, "{found:?}");
         let mut shuffled = runs;
         shuffled.reverse();
-        assert_eq!(changes(&shuffled), found, "the order in which they are given does not matter");
+        assert_eq!(find_level_changes(&shuffled), found, "the order in which they are given does not matter");
     }
 
     #[test]
     fn what_does_not_change_has_no_change() {
-        assert_eq!(changes(&history((0..100).map(|_| 500))), []);
-        assert_eq!(changes(&history((0..100).map(|_| 0))), [], "nothing arrived");
-        assert_eq!(changes(&history((0..100).map(|index| if index % 9 == 0 { 0 } else { 500 }))), [], "some failed");
-        assert_eq!((changes(&history([1, 500].into_iter())), changes(&[])), (vec![], vec![]));
+        assert_eq!(find_level_changes(&history((0..100).map(|_| 500))), []);
+        assert_eq!(find_level_changes(&history((0..100).map(|_| 0))), [], "nothing arrived");
+        assert_eq!(
+            find_level_changes(&history((0..100).map(|index| if index % 9 == 0 { 0 } else { 500 }))),
+            [],
+            "some failed"
+        );
+        assert_eq!((find_level_changes(&history([1, 500].into_iter())), find_level_changes(&[])), (vec![], vec![]));
     }
 
     #[test]
@@ -121,8 +126,9 @@ mod tests {
 
     #[test]
     fn an_outage_and_its_end_are_two_changes() {
-        let found =
-            changes(&history((0..300).map(|index| if (100..160).contains(&index) { 50 } else { 500 + index % 9 })));
+        let found = find_level_changes(&history(
+            (0..300).map(|index| if (100..160).contains(&index) { 50 } else { 500 + index % 9 }),
+        ));
         assert_eq!(found.iter().map(|change| change.index).collect::<Vec<_>>(), [100, 160]);
     }
 }

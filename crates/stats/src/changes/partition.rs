@@ -21,10 +21,10 @@ pub(super) fn cost_of_change(count: usize) -> f64 {
 /// Returns the places, in order, at which the level of `values` changes so that the squares of the deviations from the
 /// levels and the costs of the changes together are least (optimal partitioning; Jackson et al., IEEE Signal Processing
 /// Letters 12, 2005).
-pub(super) fn partition(values: &[f64], variance: f64) -> Vec<usize> {
+pub(super) fn partition_levels(values: &[f64], variance: f64) -> Vec<usize> {
     let count = values.len();
     let cost = cost_of_change(count) * variance;
-    let squares = Squares::of(values);
+    let squares = PrefixSums::from_values(values);
     // Least cost of the values up to each place, and the change before it.
     let mut least = vec![(f64::INFINITY, 0); count + 1];
     least[0] = (-cost, 0);
@@ -41,12 +41,12 @@ pub(super) fn partition(values: &[f64], variance: f64) -> Vec<usize> {
 }
 
 /// Running sums of values and of their squares.
-struct Squares {
+struct PrefixSums {
     sums: Vec<(f64, f64)>,
 }
 
-impl Squares {
-    fn of(values: &[f64]) -> Self {
+impl PrefixSums {
+    fn from_values(values: &[f64]) -> Self {
         // Around the first value: small numbers keep more digits.
         let first = values.first().copied().unwrap_or(0.0);
         let add = |sums: &mut (f64, f64), value: &f64| {
@@ -73,7 +73,7 @@ mod tests {
         let level = |length: usize, value: f64| std::iter::repeat_n(value, length);
         let of = |levels: &[(usize, f64)]| {
             let values: Vec<f64> = levels.iter().flat_map(|(length, value)| level(*length, *value)).collect();
-            partition(&values, 0.01)
+            partition_levels(&values, 0.01)
         };
         assert_eq!(of(&[(30, 0.0), (25, 1.0), (10, 0.0)]), [30, 55]);
         assert_eq!(of(&[(8, 0.0), (50, 1.0)]), [8]);

@@ -3,7 +3,7 @@ use fullpipe_units::{Span, Time, median};
 const DAY: Span = Span::from_secs(24 * 3600);
 
 /// A regular pattern of time.
-struct Pattern {
+struct TimePattern {
     /// Time after which it repeats.
     period: Span,
     /// Parts of the period that may differ.
@@ -12,9 +12,9 @@ struct Pattern {
     shown_after: Span,
 }
 
-const PATTERNS: [Pattern; 2] = [
-    Pattern { period: DAY, parts: 24, shown_after: Span::from_secs(14 * 24 * 3600) },
-    Pattern { period: Span::from_secs(7 * 24 * 3600), parts: 7, shown_after: Span::from_secs(28 * 24 * 3600) },
+const PATTERNS: [TimePattern; 2] = [
+    TimePattern { period: DAY, parts: 24, shown_after: Span::from_secs(14 * 24 * 3600) },
+    TimePattern { period: Span::from_secs(7 * 24 * 3600), parts: 7, shown_after: Span::from_secs(28 * 24 * 3600) },
 ];
 
 /// Runs in a part of the period without which its median says too little.
@@ -25,16 +25,16 @@ pub(super) fn without_patterns(times: &[Time], logs: Vec<f64>) -> Vec<f64> {
     PATTERNS.iter().fold(logs, |logs, pattern| pattern.removed_from(times, logs))
 }
 
-impl Pattern {
+impl TimePattern {
     fn removed_from(&self, times: &[Time], logs: Vec<f64>) -> Vec<f64> {
-        let covered = times.first().zip(times.last()).map_or(Span::ZERO, |(first, last)| last.since(*first));
+        let covered = times.first().zip(times.last()).map_or(Span::ZERO, |(first, last)| last.duration_since(*first));
         if covered < self.shown_after {
             return logs;
         }
         let part =
             |at: &Time| (at.as_nanos() % self.period.as_nanos() / (self.period.as_nanos() / self.parts)) as usize;
         let mut away = vec![Vec::new(); self.parts as usize];
-        for ((at, log), level) in times.iter().zip(&logs).zip(self.levels(times, &logs)) {
+        for ((at, log), level) in times.iter().zip(&logs).zip(self.period_medians(times, &logs)) {
             away[part(at)].push(log - level);
         }
         let of_part: Vec<f64> = away
@@ -45,7 +45,7 @@ impl Pattern {
     }
 
     /// Returns the median over the period around each time, in which all parts are alike present.
-    fn levels(&self, times: &[Time], logs: &[f64]) -> Vec<f64> {
+    fn period_medians(&self, times: &[Time], logs: &[f64]) -> Vec<f64> {
         let half = self.period.as_nanos() / 2;
         let (mut from, mut to) = (0, 0);
         let level = |at: &Time| {

@@ -1,7 +1,7 @@
 use fullpipe_units::{Ratio, median};
 
 use crate::NORMAL_975;
-use crate::changes::course::Course;
+use crate::changes::course::LogRateHistory;
 use crate::changes::partition::{MIN_AT_END, cost_of_change};
 
 /// Least change, as a logarithm: 3 %.
@@ -20,21 +20,21 @@ const MAX_TRIED: usize = 32;
 const DEGREE: usize = 3;
 
 /// Returns the place in `cuts` of the change that falls shortest of what a change must be; `None` if none does.
-pub(super) fn weakest(course: &Course, cuts: &[usize]) -> Option<usize> {
+pub(super) fn weakest_cut(course: &LogRateHistory, cuts: &[usize]) -> Option<usize> {
     let error = course.variance_of_means(cuts).sqrt();
     let end = |place: usize| cuts.get(place + 1).copied().unwrap_or(course.calm.len());
     let start = |place: usize| place.checked_sub(1).map_or(0, |before| cuts[before]);
-    let strength = |place: usize| strength(course, [start(place), cuts[place], end(place)], error);
+    let strength = |place: usize| change_strength(course, [start(place), cuts[place], end(place)], error);
     let strengths = (0..cuts.len()).map(|place| (strength(place), place));
     strengths.filter(|(strength, _)| *strength < 1.0).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, place)| place)
 }
 
 /// Returns the size of the change at `cut`, between levels that reach from `from` and up to `to`, as a multiple of what
 /// it must be. `error` is the standard error of the mean of runs, times the root of their number.
-fn strength(course: &Course, [from, cut, to]: [usize; 3], error: f64) -> f64 {
+fn change_strength(course: &LogRateHistory, [from, cut, to]: [usize; 3], error: f64) -> f64 {
     let level = |values: &[f64]| median(values.to_vec()).unwrap_or(0.0);
     let step = level(&course.logs[cut..to]) - level(&course.logs[from..cut]);
-    let [levels, curved] = steps(&course.calm[from..to], cut - from);
+    let [levels, curved] = estimate_steps(&course.calm[from..to], cut - from);
     let size = step.abs() / least_size(course);
     let apart = levels.size.abs() / (least_errors(course) * levels.error * error);
     size.min(apart).min(curved.size * step.signum() / (STANDS_OUT * curved.error * error))
@@ -42,11 +42,11 @@ fn strength(course: &Course, [from, cut, to]: [usize; 3], error: f64) -> f64 {
 
 /// Returns the share by which the rate must change once, with at least [`MIN_AT_END`] runs on either side, to be found
 /// in `course`, in which there is no change: at the place where that takes most, with 97.5 % of the chances.
-pub(super) fn detectable(course: &Course) -> Ratio {
+pub(super) fn detectable_step(course: &LogRateHistory) -> Ratio {
     let runs = course.calm.len();
     let places = (MIN_AT_END..=runs - MIN_AT_END).step_by(runs.div_ceil(MAX_TRIED));
     let least = places.map(|cut| {
-        let [levels, curved] = steps(&course.calm, cut);
+        let [levels, curved] = estimate_steps(&course.calm, cut);
         let by_level = (least_errors(course) + NORMAL_975) * levels.error;
         by_level.max((STANDS_OUT + NORMAL_975) * curved.error) * course.variance_of_means(&[cut]).sqrt()
     });
@@ -54,12 +54,12 @@ pub(super) fn detectable(course: &Course) -> Ratio {
 }
 
 /// Returns the least change, as a logarithm.
-fn least_size(course: &Course) -> f64 {
+fn least_size(course: &LogRateHistory) -> f64 {
     MIN_STEP.max(MIN_DEVIATIONS * course.deviation)
 }
 
 /// Returns the standard errors by which two levels must differ.
-fn least_errors(course: &Course) -> f64 {
+fn least_errors(course: &LogRateHistory) -> f64 {
     cost_of_change(course.calm.len()).sqrt()
 }
 
@@ -71,32 +71,32 @@ struct StepEstimate {
 
 /// Returns the step at `cut` between two levels, and the one in a course that is otherwise a polynomial (least
 /// squares).
-fn steps(values: &[f64], cut: usize) -> [StepEstimate; 2] {
+fn estimate_steps(values: &[f64], cut: usize) -> [StepEstimate; 2] {
     let place = |index: usize| 2.0 * index as f64 / values.len() as f64 - 1.0;
     let mut power = vec![1.0; values.len()];
     // Gram and Schmidt: each power without the lower ones, and the step without all of them.
     let mut smooth: Vec<Vec<f64>> = Vec::new();
     for _ in 0..=DEGREE {
-        let next = without(power.clone(), &smooth);
+        let next = orthogonal_part(power.clone(), &smooth);
         smooth.push(next);
         power.iter_mut().enumerate().for_each(|(index, power)| *power *= place(index));
     }
     [&smooth[..1], &smooth[..]].map(|others| {
-        let step = without((0..values.len()).map(|index| f64::from(u8::from(index >= cut))).collect(), others);
-        let square = dot(&step, &step);
-        StepEstimate { size: dot(&step, values) / square, error: 1.0 / square.sqrt() }
+        let step = orthogonal_part((0..values.len()).map(|index| f64::from(u8::from(index >= cut))).collect(), others);
+        let square = dot_product(&step, &step);
+        StepEstimate { size: dot_product(&step, values) / square, error: 1.0 / square.sqrt() }
     })
 }
 
 /// Returns the part of `values` that is at right angles to each of `others`.
-fn without(values: Vec<f64>, others: &[Vec<f64>]) -> Vec<f64> {
+fn orthogonal_part(values: Vec<f64>, others: &[Vec<f64>]) -> Vec<f64> {
     others.iter().fold(values, |values, other| {
-        let share = dot(&values, other) / dot(other, other);
+        let share = dot_product(&values, other) / dot_product(other, other);
         values.iter().zip(other).map(|(value, other)| value - share * other).collect()
     })
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+fn dot_product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
@@ -109,7 +109,7 @@ mod tests {
         let cubic = |index: usize| libm::pow(index as f64 - 20.0, 3.0) / 9000.0;
         let with_step = |size: f64| {
             let step = |index: usize| if index >= 30 { size } else { 0.0 };
-            steps(&(0..60).map(|index| cubic(index) + step(index)).collect::<Vec<_>>(), 30)
+            estimate_steps(&(0..60).map(|index| cubic(index) + step(index)).collect::<Vec<_>>(), 30)
         };
         for size in [0.0, 1.0, 2.0] {
             let [_, curved] = with_step(size);

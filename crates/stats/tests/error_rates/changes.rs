@@ -2,7 +2,7 @@
 //! with a run a day and 4 % noise.
 
 use crate::noise::{Noise, Random, percent, rate};
-use fullpipe_stats::{changes, detectable_change};
+use fullpipe_stats::{detectable_change, find_level_changes};
 use fullpipe_units::{BitRate, Span, Time};
 
 const DAYS: usize = 90;
@@ -18,14 +18,14 @@ fn history(noise: Noise, seed: u64, at: usize, factor: f64) -> Vec<(Time, BitRat
         Time::ZERO + Span::from_secs_f64(86_400.0 * (index as f64 + 0.2 * early) / PER_DAY as f64)
     };
     let run = |(index, log): (usize, f64)| {
-        (time(index, random.share()), rate(log).scaled(if index < at { 1.0 } else { factor }))
+        (time(index, random.share()), rate(log).scale_by(if index < at { 1.0 } else { factor }))
     };
     logs.into_iter().enumerate().map(run).collect()
 }
 
 /// Returns the changes that are found in a quiet history, in the mean.
 fn false_changes(noise: Noise) -> f64 {
-    let found = |seed| changes(&history(noise, seed, 0, 1.0)).len();
+    let found = |seed| find_level_changes(&history(noise, seed, 0, 1.0)).len();
     (0..HISTORIES).map(found).sum::<usize>() as f64 / HISTORIES as f64
 }
 
@@ -33,7 +33,7 @@ fn false_changes(noise: Noise) -> f64 {
 fn found(noise: Noise) -> f64 {
     percent(HISTORIES, |seed| {
         let at = PER_DAY * (30 + seed as usize % 41);
-        let found = changes(&history(noise, 1_000_000 + seed, at, 0.9));
+        let found = find_level_changes(&history(noise, 1_000_000 + seed, at, 0.9));
         found.iter().any(|change| change.index.abs_diff(at) <= 3 * PER_DAY)
     })
 }
@@ -76,12 +76,12 @@ fn daily(noise: Noise, seed: u64, count: usize, steps: &[(usize, f64)]) -> Vec<(
     let logs = noise.runs(count, 0.04, 1.0, &mut random);
     let factor = |index: usize| steps.iter().filter(|(at, _)| index >= *at).map(|(_, factor)| factor).product::<f64>();
     let time = |index: usize, early: f64| Time::ZERO + Span::from_secs_f64(86_400.0 * (index as f64 + 0.2 * early));
-    let run = |(index, log)| (time(index, random.share()), rate(log).scaled(factor(index)));
+    let run = |(index, log)| (time(index, random.share()), rate(log).scale_by(factor(index)));
     logs.into_iter().enumerate().map(run).collect()
 }
 
 /// Returns true if `found` are changes within two runs of the places of `steps`, and no others.
-fn are_at(found: &[fullpipe_stats::Change], steps: &[(usize, f64)]) -> bool {
+fn are_at(found: &[fullpipe_stats::HistoryLevelChange], steps: &[(usize, f64)]) -> bool {
     found.len() == steps.len() && found.iter().zip(steps).all(|(change, (at, _))| change.index.abs_diff(*at) <= 2)
 }
 
@@ -94,7 +94,7 @@ fn found_in_short(noise: Noise) -> f64 {
         let at = 8 + ((count - 15) as f64 * random.share()) as usize;
         let size = 0.2 + 0.2 * random.share();
         let steps = [(at, if random.happens(0.5) { 1.0 - size } else { 1.0 + size })];
-        are_at(&changes(&daily(noise, 8_000_000 + seed, count, &steps)), &steps)
+        are_at(&find_level_changes(&daily(noise, 8_000_000 + seed, count, &steps)), &steps)
     })
 }
 
@@ -113,7 +113,7 @@ fn daily_histories_without_a_step_show_none() {
         let most = if matches!(noise, Noise::Drift | Noise::Wave) { 0.2 } else { 0.1 };
         for days in [20, 40, 90] {
             let found: usize =
-                (0..HISTORIES).map(|seed| changes(&daily(noise, 9_000_000 + seed, days, &[])).len()).sum();
+                (0..HISTORIES).map(|seed| find_level_changes(&daily(noise, 9_000_000 + seed, days, &[])).len()).sum();
             assert!(found as f64 <= most * HISTORIES as f64, "{noise:?}, {days} days: {found} false changes");
         }
     }
@@ -126,9 +126,9 @@ fn two_changes_of_a_short_history_are_found_around_outages_and_gaps() {
             let mut runs = daily(Noise::Normal, 10_000_000 + seed, 36, &steps);
             // A day without an answer, one on which hardly anything arrived, and a week in which nobody measured.
             runs[4].1 = BitRate::ZERO;
-            runs[18].1 = runs[18].1.scaled(0.1);
+            runs[18].1 = runs[18].1.scale_by(0.1);
             runs.iter_mut().skip(20).for_each(|(at, _)| *at = *at + Span::from_secs(7 * 86_400));
-            are_at(&changes(&runs), &steps)
+            are_at(&find_level_changes(&runs), &steps)
         });
         assert!(shown >= 90.0, "{steps:?}: {shown} %");
     }
@@ -144,7 +144,7 @@ fn the_change_that_would_have_been_found_is_found() {
             let mut random = Random::new(12_000_000 + seed);
             let at = 8 + ((days - 15) as f64 * random.share()) as usize;
             let step = (at, if random.happens(0.5) { 1.0 / (1.0 + least) } else { 1.0 + least });
-            !changes(&daily(noise, 11_000_000 + seed, days, &[step])).is_empty()
+            !find_level_changes(&daily(noise, 11_000_000 + seed, days, &[step])).is_empty()
         });
         assert!(shown >= 85.0, "{noise:?}, {days} days: {shown} %"); // 96, 90, 99, 99 %
     }

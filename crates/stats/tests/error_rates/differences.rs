@@ -2,7 +2,8 @@
 
 use crate::noise::{Noise, Random, percent, rate};
 use fullpipe_stats::{
-    Conclusion, Difference, Order, detectable, pair_orders, paired, pairs_needed, unpaired, within_run,
+    Conclusion, PairOrder, RatioDifference, detectable_difference, pair_orders, paired_difference, pairs_needed,
+    unpaired_difference, within_run,
 };
 use fullpipe_units::{BitRate, Ratio};
 
@@ -13,18 +14,18 @@ const DEVIATION: f64 = 0.06;
 const PER_DAY: f64 = 100.0;
 
 /// Returns the difference of `pairs` pairs in random order, of which B has `effect` times the rate of A.
-fn of_pairs(noise: Noise, pairs: usize, effect: f64, seed: u64) -> Difference {
+fn of_pairs(noise: Noise, pairs: usize, effect: f64, seed: u64) -> RatioDifference {
     let runs = noise.runs(2 * pairs, DEVIATION, PER_DAY, &mut Random::new(seed));
-    let pair = |(order, runs): (Order, &[f64])| match order {
-        Order::Ab => (rate(runs[0]), rate(runs[1]).scaled(effect)),
-        Order::Ba => (rate(runs[1]), rate(runs[0]).scaled(effect)),
+    let pair = |(order, runs): (PairOrder, &[f64])| match order {
+        PairOrder::Ab => (rate(runs[0]), rate(runs[1]).scale_by(effect)),
+        PairOrder::Ba => (rate(runs[1]), rate(runs[0]).scale_by(effect)),
     };
     let orders = pair_orders(pairs, seed ^ 0x5eed).into_iter();
     let pairs: Vec<_> = orders.zip(runs.chunks(2)).map(pair).collect();
-    paired(&pairs).expect("there are pairs")
+    paired_difference(&pairs).expect("there are pairs")
 }
 
-fn is_claimed(difference: Difference) -> bool {
+fn is_claimed(difference: RatioDifference) -> bool {
     difference.conclusion() == Conclusion::Different
 }
 
@@ -61,13 +62,13 @@ fn pairs_find_what_they_should() {
 fn the_forecast_is_found_in_four_of_five_campaigns() {
     let noise = Ratio::new(DEVIATION);
     for pairs in [8, 12, 24] {
-        let shown = found(Noise::Normal, pairs, 1.0 - detectable(noise, pairs).get());
+        let shown = found(Noise::Normal, pairs, 1.0 - detectable_difference(noise, pairs).get());
         assert!((72.0..88.0).contains(&shown), "{pairs} pairs: {shown} %");
     }
     // Bursts in 4 % of the runs are like a quarter more noise.
-    let shown = found(Noise::Bursts, 12, 1.0 - detectable(Ratio::new(0.075), 12).get());
+    let shown = found(Noise::Bursts, 12, 1.0 - detectable_difference(Ratio::new(0.075), 12).get());
     assert!((70.0..88.0).contains(&shown), "{shown} %");
-    assert_eq!(pairs_needed(noise, detectable(noise, 24)), Some(24));
+    assert_eq!(pairs_needed(noise, detectable_difference(noise, 24)), Some(24));
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn a_then_b_claims_differences_that_drift_makes_and_pairs_do_not() {
     };
     let one_after_the_other = percent(500, |seed| {
         let runs = drifting(seed);
-        is_claimed(unpaired(&runs[..12], &runs[12..]).expect("there are runs"))
+        is_claimed(unpaired_difference(&runs[..12], &runs[12..]).expect("there are runs"))
     });
     let in_pairs = percent(500, |seed| is_claimed(of_pairs(Noise::Drift, 12, 1.0, seed)));
     assert!(one_after_the_other > 40.0 && in_pairs <= 7.5, "{one_after_the_other} %, {in_pairs} %");
@@ -91,7 +92,7 @@ fn samples_of_equals_rarely_differ() {
             let claimed = percent(1_000, |seed| {
                 let runs = noise.runs(a + b, DEVIATION, PER_DAY, &mut Random::new(seed));
                 let rates: Vec<BitRate> = runs.into_iter().map(rate).collect();
-                is_claimed(unpaired(&rates[..a], &rates[a..]).expect("there are runs"))
+                is_claimed(unpaired_difference(&rates[..a], &rates[a..]).expect("there are runs"))
             });
             assert!(claimed <= 7.1, "{noise:?}, {a} and {b} runs: {claimed} %");
         }
@@ -107,7 +108,7 @@ fn an_interval_within_a_run_holds_as_often_as_documented() {
             let mut last = random.normal();
             let mut next = || {
                 last = alike * last + (1.0 - alike * alike).sqrt() * random.normal();
-                BitRate::from_mbps(100).scaled(1.0 + 0.08 * last)
+                BitRate::from_mbps(100).scale_by(1.0 + 0.08 * last)
             };
             let samples: Vec<BitRate> = (0..200).map(|_| next()).collect();
             let interval = within_run(&samples).expect("there are samples");

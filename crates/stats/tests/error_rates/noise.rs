@@ -117,7 +117,7 @@ impl Noise {
 
 /// Returns the rate with the logarithm `log`, 100 Mbit/s where it is 0.
 pub(crate) fn rate(log: f64) -> BitRate {
-    BitRate::from_mbps(100).scaled(libm::exp(log))
+    BitRate::from_mbps(100).scale_by(libm::exp(log))
 }
 
 /// Returns the share of the seeds below `trials` for which something `holds`, in percent.

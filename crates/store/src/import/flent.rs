@@ -6,47 +6,47 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use serde_json::Value;
 
-use super::{Foreign, Json};
+use super::{ForeignRun, JsonFields};
 
-pub(super) fn head(data: &Value) -> Result<StoredDocument, String> {
+pub(super) fn flent_head(data: &Value) -> Result<StoredDocument, String> {
     let metadata = &data["metadata"];
-    let started = time(metadata.string("TIME")).ok_or("the data of flent has no start time")?;
-    let seconds = metadata.number("LENGTH").unwrap_or_default();
-    let name = metadata.string("NAME");
-    Ok(Foreign {
+    let started = parse_time(metadata.string_field("TIME")).ok_or("the data of flent has no start time")?;
+    let seconds = metadata.number_field("LENGTH").unwrap_or_default();
+    let name = metadata.string_field("NAME");
+    Ok(ForeignRun {
         format: "flent",
         started,
-        host: metadata.string("LOCAL_HOST"),
-        peer: metadata.string("HOST"),
+        host: metadata.string_field("LOCAL_HOST"),
+        peer: metadata.string_field("HOST"),
         request_key: format!("{name}, {seconds} s, flent"),
-        program: metadata.string("FLENT_VERSION"),
-        facts: facts(data),
+        program: metadata.string_field("FLENT_VERSION"),
+        facts: flent_facts(data),
     }
-    .head())
+    .into_head())
 }
 
 /// Reads a time of flent, which is in UTC and says so only since version 1.
-fn time(text: &str) -> Option<Timestamp> {
+fn parse_time(text: &str) -> Option<Timestamp> {
     let civil = || text.parse::<DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
     text.parse().ok().or_else(|| civil().map(|time| time.timestamp()))
 }
 
 /// Returns the facts of each direction in which anything went.
-fn facts(data: &Value) -> Vec<StoredFacts> {
+fn flent_facts(data: &Value) -> Vec<StoredFacts> {
     let loads = [("upload", Direction::Upload), ("download", Direction::Download)];
     loads.into_iter().filter_map(|(name, direction)| of_direction(data, name, direction)).collect()
 }
 
 fn of_direction(data: &Value, name: &str, direction: Direction) -> Option<StoredFacts> {
-    let loads = loads(data, name);
-    let places = numbers(&data["x_values"]);
-    let means: Vec<f64> = loads.iter().filter_map(|load| mean(load, &places)).collect();
+    let loads = load_series(data, name);
+    let places = number_series(&data["x_values"]);
+    let means: Vec<f64> = loads.iter().filter_map(|load| time_weighted_mean(load, &places)).collect();
     let rate = (!means.is_empty()).then(|| BitRate::from_bps_f64(means.iter().sum::<f64>() * 1e6))?;
     let times = loads.iter().flat_map(|load| load.iter().enumerate().filter(|(_, rate)| rate.is_some()));
     let (first, last) = times.fold((usize::MAX, 0), |(first, last), (at, _)| (first.min(at), last.max(at)));
-    let pings = pings(data);
+    let pings = ping_rtts(data);
     let part = |from: usize, to: usize| {
-        RttStats::of(pings.get(from..to.min(pings.len()))?.iter().flatten().copied().collect())
+        RttStats::from_samples(pings.get(from..to.min(pings.len()))?.iter().flatten().copied().collect())
     };
     let loaded = part(first, last + 1);
     Some(StoredFacts {
@@ -57,7 +57,7 @@ fn of_direction(data: &Value, name: &str, direction: Direction) -> Option<Stored
         rtt_loaded_p99: loaded.map(|rtt| rtt.p99),
         valid: rate > BitRate::ZERO,
         streams: u16::try_from(means.len()).ok(),
-        duration: data["metadata"].seconds("LENGTH"),
+        duration: data["metadata"].seconds_field("LENGTH"),
         ..StoredFacts::default()
     })
 }
@@ -67,36 +67,36 @@ const COMPUTED: [&str; 8] = ["sum", "avg", "mean", "median", "min", "max", "fair
 
 /// Returns the series of the rates of one direction in Mbit/s, without those that flent computed from others, and those
 /// of the kernel's figures (`TCP upload::tcp_cwnd`).
-fn loads(data: &Value, name: &str) -> Vec<Vec<Option<f64>>> {
+fn load_series(data: &Value, name: &str) -> Vec<Vec<Option<f64>>> {
     let results = data["results"].as_object().into_iter().flatten();
-    let units = |series: &str| data["metadata"]["SERIES_META"][series].string("UNITS");
+    let units = |series: &str| data["metadata"]["SERIES_META"][series].string_field("UNITS");
     let of_direction = results.filter(|(series, _)| {
         let last = series.split_whitespace().next_back().unwrap_or_default();
         let is_computed = COMPUTED.contains(&last.to_ascii_lowercase().as_str()) || series.contains("::");
         series.contains(name) && !is_computed && matches!(units(series), "" | "Mbits/s")
     });
-    of_direction.map(|(_, values)| numbers(values)).collect()
+    of_direction.map(|(_, values)| number_series(values)).collect()
 }
 
 /// Returns the round-trip times of the ICMP echoes, or of another flow of echoes where there are none.
-fn pings(data: &Value) -> Vec<Option<Span>> {
+fn ping_rtts(data: &Value) -> Vec<Option<Span>> {
     let results = &data["results"];
     let others = || results.as_object()?.iter().find(|(series, _)| series.starts_with("Ping (ms)")).map(|(_, it)| it);
     let series = results.get("Ping (ms) ICMP").or_else(others);
-    let milliseconds = series.map(numbers).unwrap_or_default();
+    let milliseconds = series.map(number_series).unwrap_or_default();
     milliseconds.into_iter().map(|rtt| rtt.map(|rtt| Span::from_secs_f64(rtt / 1e3))).collect()
 }
 
-fn numbers(values: &Value) -> Vec<Option<f64>> {
+fn number_series(values: &Value) -> Vec<Option<f64>> {
     let values = values.as_array().into_iter().flatten();
     values.map(|value| value.as_f64().filter(|number| number.is_finite() && *number >= 0.0)).collect()
 }
 
 /// Returns the mean over time of a series; `None` without a value. Each value holds from the place of the one before
 /// it: flent leaves places without a value where a slow flow reports rarely.
-fn mean(values: &[Option<f64>], places: &[Option<f64>]) -> Option<f64> {
+fn time_weighted_mean(values: &[Option<f64>], places: &[Option<f64>]) -> Option<f64> {
     let known: Vec<(f64, f64)> =
-        values.iter().enumerate().filter_map(|(at, value)| Some((place(places, at), (*value)?))).collect();
+        values.iter().enumerate().filter_map(|(at, value)| Some((axis_position(places, at), (*value)?))).collect();
     let spans = known.windows(2).map(|pair| (pair[1].0 - pair[0].0).max(0.0));
     // The first value is of a time that is not known: of one step.
     let first = spans.clone().filter(|span| *span > 0.0).min_by(f64::total_cmp).unwrap_or(1.0);
@@ -107,6 +107,6 @@ fn mean(values: &[Option<f64>], places: &[Option<f64>]) -> Option<f64> {
 }
 
 /// Returns the place of a value on the axis of time.
-fn place(places: &[Option<f64>], at: usize) -> f64 {
+fn axis_position(places: &[Option<f64>], at: usize) -> f64 {
     places.get(at).copied().flatten().unwrap_or(at as f64)
 }

@@ -17,8 +17,8 @@ use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
 use crate::document::{self, NewDocument};
-use crate::text::{self, clean};
-use json::Json;
+use crate::text::{self, clean_line};
+use json::JsonFields;
 
 /// Size of the largest file that is decompressed, in bytes: gzip makes a thousand times as much of zeros.
 const MAX_UNPACKED: u64 = 64 << 20;
@@ -45,7 +45,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Returns a sentence, without the name of the file, if it is none of these or has no time.
 pub fn read_import(bytes: &[u8], now: Timestamp) -> Result<Vec<NewDocument>, String> {
     let is_packed = bytes.starts_with(&GZIP);
-    let unpacked = if is_packed { Cow::Owned(unpacked(bytes, MAX_UNPACKED)?) } else { Cow::Borrowed(bytes) };
+    let unpacked = if is_packed { Cow::Owned(decompress_import(bytes, MAX_UNPACKED)?) } else { Cow::Borrowed(bytes) };
     let text = encoding::in_utf_8(&unpacked)?;
     let mut documents = read_text(&text, if is_packed { MEMORY_OF_PACKED } else { memory_for(bytes.len()) }, now)?;
     if let ([only], false) = (&mut documents[..], *text == *bytes) {
@@ -67,7 +67,7 @@ pub(crate) fn facts_of(body: &[u8]) -> Option<Vec<StoredFacts>> {
     Some(only.head.facts)
 }
 
-fn unpacked(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
+fn decompress_import(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
     let mut unpacked = Vec::new();
     let read = MultiGzDecoder::new(bytes).take(most + 1).read_to_end(&mut unpacked);
     read.map_err(|error| format!("its compression (gzip) is damaged: {error}"))?;
@@ -80,28 +80,28 @@ fn unpacked(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
 fn read_text(bytes: &[u8], memory: usize, now: Timestamp) -> Result<Vec<NewDocument>, String> {
     let mut documents = Vec::new();
     let mut events: Option<iperf3::TestEvents> = None;
-    for value in values(bytes, memory) {
+    for value in json_values(bytes, memory) {
         let (value, body) = value?;
         if iperf3::is_start(&value) {
-            documents.extend(events.take().map(iperf3::TestEvents::read).transpose()?);
+            documents.extend(events.take().map(iperf3::TestEvents::into_document).transpose()?);
             events = Some(iperf3::TestEvents::default());
         }
         match &mut events {
-            Some(events) if events.contain(&value) => events.add(value, body),
+            Some(events) if events.contains_value(&value) => events.add_event(value, body),
             _ if iperf3::is_event(&value) => return Err("its first event is not the start of a test".to_owned()),
             _ => {
-                documents.extend(events.take().map(iperf3::TestEvents::read).transpose()?);
+                documents.extend(events.take().map(iperf3::TestEvents::into_document).transpose()?);
                 documents.push(read_value(value, body, now)?);
             }
         }
     }
-    documents.extend(events.map(iperf3::TestEvents::read).transpose()?);
+    documents.extend(events.map(iperf3::TestEvents::into_document).transpose()?);
     if documents.is_empty() { Err("it is empty".to_owned()) } else { Ok(documents) }
 }
 
 /// Returns the JSON values that follow one another, each with its bytes, of which each may take `memory`.
-fn values(bytes: &[u8], memory: usize) -> impl Iterator<Item = Result<(Value, &[u8]), String>> {
-    let not_json = |error| format!("it is not JSON: {}", clean(&serde_json::Error::to_string(&error)));
+fn json_values(bytes: &[u8], memory: usize) -> impl Iterator<Item = Result<(Value, &[u8]), String>> {
+    let not_json = |error| format!("it is not JSON: {}", clean_line(&serde_json::Error::to_string(&error)));
     let finite = encoding::with_finite_numbers(bytes);
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -111,7 +111,7 @@ fn values(bytes: &[u8], memory: usize) -> impl Iterator<Item = Result<(Value, &[
         let (begun, ended) = (from, from + stream.byte_offset());
         from = ended;
         let value = found.and_then(|_| {
-            let read = value::read(&finite[begun..ended], memory);
+            let read = value::read_value(&finite[begun..ended], memory);
             read.map_err(|error| if error.is_data() { value::too_much(memory) } else { not_json(error) })
         });
         Some(value.map(|value| (value, bytes[begun..ended].trim_ascii())))
@@ -133,13 +133,13 @@ fn next_document(text: &[u8], is_first: bool) -> Option<usize> {
 
 fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<NewDocument, String> {
     let head = if value["schema"].is_u64() && value["kind"].is_string() {
-        own(value, now)?
+        own_document_head(value, now)?
     } else if value["start"].is_object() && value["end"].is_object() {
-        iperf3::head(&value)?
+        iperf3::iperf3_head(&value)?
     } else if value["x_values"].is_array() && value["results"].is_object() {
-        flent::head(&value)?
+        flent::flent_head(&value)?
     } else if value["test"]["type"].is_string() {
-        pscheduler::head(&value)?
+        pscheduler::pscheduler_head(&value)?
     } else {
         let known = "a document of fullpipe, JSON of iperf3, data of flent, or a run of pScheduler";
         return Err(format!("it is JSON, but not {known}"));
@@ -148,11 +148,11 @@ fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<NewDocument, 
 }
 
 /// Returns the head of a document that a fullpipe printed.
-fn own(value: Value, now: Timestamp) -> Result<StoredDocument, String> {
-    let kind = value["kind"].as_str().map(clean).unwrap_or_default();
+fn own_document_head(value: Value, now: Timestamp) -> Result<StoredDocument, String> {
+    let kind = value["kind"].as_str().map(clean_line).unwrap_or_default();
     let document = Document::from_value(value)
-        .map_err(|error| format!("it is no document of fullpipe: {}", clean(&error.to_string())))?;
-    let head = document::head(&document, now);
+        .map_err(|error| format!("it is no document of fullpipe: {}", clean_line(&error.to_string())))?;
+    let head = document::document_head(&document, now);
     if head.facts.is_empty() && !head.kind.starts_with("sweep") {
         return Err(format!("a document of the kind {kind} has no measurement to keep"));
     }
@@ -160,7 +160,7 @@ fn own(value: Value, now: Timestamp) -> Result<StoredDocument, String> {
 }
 
 /// Figures of a run as another program states them.
-struct Foreign<'v> {
+struct ForeignRun<'v> {
     /// Kind, behind `foreign/`.
     format: &'static str,
     started: Timestamp,
@@ -172,9 +172,9 @@ struct Foreign<'v> {
     facts: Vec<StoredFacts>,
 }
 
-impl Foreign<'_> {
-    fn head(self) -> StoredDocument {
-        let (host, peer) = (clean(&text::host_of(self.host)), clean(&text::host_of(self.peer)));
+impl ForeignRun<'_> {
+    fn into_head(self) -> StoredDocument {
+        let (host, peer) = (clean_line(&text::host_of(self.host)), clean_line(&text::host_of(self.peer)));
         let address = text::ip_of(&peer);
         StoredDocument {
             kind: format!("foreign/{}", self.format),
@@ -183,8 +183,8 @@ impl Foreign<'_> {
             host,
             peer,
             address,
-            request_key: clean(&self.request_key),
-            program: clean(self.program),
+            request_key: clean_line(&self.request_key),
+            program: clean_line(self.program),
             facts: self.facts,
             ..StoredDocument::default()
         }
@@ -206,8 +206,8 @@ mod tests {
         packed.write_all(&vec![b' '; 3 << 20]).unwrap();
         let packed = packed.finish().unwrap();
         assert!(packed.len() < 10_000);
-        assert_eq!(unpacked(&packed, 3 << 20).unwrap().len(), 3 << 20);
-        let refused = unpacked(&packed, (3 << 20) - 1).unwrap_err();
+        assert_eq!(decompress_import(&packed, 3 << 20).unwrap().len(), 3 << 20);
+        let refused = decompress_import(&packed, (3 << 20) - 1).unwrap_err();
         assert!(refused.starts_with("it has more than 2 MiB, decompressed"), "{refused}");
     }
 
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_document_takes_no_more_memory_than_it_may() {
         fn read(text: &str) -> Result<Vec<(Value, &[u8])>, String> {
-            values(text.as_bytes(), 100_000).collect()
+            json_values(text.as_bytes(), 100_000).collect()
         }
         for (of, count) in [("0", 3200), ("[0]", 700), ("{\"a\":0}", 200), ("\"a long text of some bytes\"", 1800)] {
             let list = |count: usize| format!("{{\"start\":[{of}{}]}}", format!(",{of}").repeat(count));

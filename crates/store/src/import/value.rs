@@ -18,9 +18,9 @@ const FIELD: usize = 2 * size_of::<String>() + ITEM;
 ///
 /// # Errors
 /// Fails if it is no JSON, and with an error of data if it takes more than `memory` bytes.
-pub(super) fn read(text: &[u8], mut memory: usize) -> serde_json::Result<Value> {
+pub(super) fn read_value(text: &[u8], mut memory: usize) -> serde_json::Result<Value> {
     let mut json = serde_json::Deserializer::from_slice(text);
-    Bounded { memory: &mut memory, is_whole: true }.deserialize(&mut json)
+    BoundedValueSeed { memory: &mut memory, is_whole: true }.deserialize(&mut json)
 }
 
 /// Returns the sentence about a value that takes more.
@@ -28,24 +28,24 @@ pub(super) fn too_much(memory: usize) -> String {
     format!("it would take more than {} MiB of memory", memory >> 20)
 }
 
-struct Bounded<'m> {
+struct BoundedValueSeed<'m> {
     /// Memory that is left.
     memory: &'m mut usize,
     is_whole: bool,
 }
 
-impl Bounded<'_> {
-    fn take<E: Error>(&mut self, memory: usize) -> Result<(), E> {
+impl BoundedValueSeed<'_> {
+    fn reserve_memory<E: Error>(&mut self, memory: usize) -> Result<(), E> {
         *self.memory = self.memory.checked_sub(memory).ok_or_else(|| E::custom("too much"))?;
         Ok(())
     }
 
-    fn inner(&mut self) -> Bounded<'_> {
-        Bounded { memory: self.memory, is_whole: false }
+    fn nested_seed(&mut self) -> BoundedValueSeed<'_> {
+        BoundedValueSeed { memory: self.memory, is_whole: false }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+impl<'de> DeserializeSeed<'de> for BoundedValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
@@ -53,7 +53,7 @@ impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Bounded<'_> {
+impl<'de> Visitor<'de> for BoundedValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,14 +81,14 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     }
 
     fn visit_str<E: Error>(mut self, text: &str) -> Result<Value, E> {
-        self.take(text.len())?;
+        self.reserve_memory(text.len())?;
         Ok(text.into())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(self.inner())? {
-            self.take(if list.is_empty() { FIRST_ITEM } else { ITEM })?;
+        while let Some(item) = items.next_element_seed(self.nested_seed())? {
+            self.reserve_memory(if list.is_empty() { FIRST_ITEM } else { ITEM })?;
             list.push(item);
         }
         Ok(Value::Array(list))
@@ -101,8 +101,8 @@ impl<'de> Visitor<'de> for Bounded<'_> {
                 fields.next_value::<IgnoredAny>()?;
                 continue;
             }
-            self.take(name.len() + if object.is_empty() { FIRST_FIELD } else { FIELD })?;
-            let value = fields.next_value_seed(self.inner())?;
+            self.reserve_memory(name.len() + if object.is_empty() { FIRST_FIELD } else { FIELD })?;
+            let value = fields.next_value_seed(self.nested_seed())?;
             object.insert(name, value);
         }
         Ok(Value::Object(object))

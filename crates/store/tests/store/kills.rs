@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use fullpipe_store::{Filter, Location, Store};
+use fullpipe_store::{ArchiveLocation, DocumentFilter, Store};
 use fullpipe_testkit::{Postgres, require};
 
 use crate::document;
@@ -72,12 +72,12 @@ fn written_until(place: &str, first: u64, count: usize, pause: Duration, kill: i
 
 fn all_are_there(place: &str, acknowledged: &[String]) {
     let mut store = Store::open(&place.parse().unwrap()).unwrap();
-    let documents = store.list(&Filter::default()).unwrap();
+    let documents = store.list_documents(&DocumentFilter::default()).unwrap();
     let listed: std::collections::HashSet<&str> = documents.iter().map(|document| document.id.as_str()).collect();
     let lost: Vec<&String> = acknowledged.iter().filter(|id| !listed.contains(id.as_str())).collect();
     assert!(lost.is_empty(), "{lost:?}");
     assert!(documents.iter().all(|document| document.facts.len() == 1));
-    let check = store.check(false).unwrap();
+    let check = store.check_documents(false).unwrap();
     assert_eq!((check.damaged, check.database), (vec![], vec![]));
 }
 
@@ -88,12 +88,12 @@ fn all_are_there(place: &str, acknowledged: &[String]) {
 #[expect(clippy::print_stdout, reason = "the tests read it")]
 fn writer() {
     let (Ok(place), Ok(first)) = (std::env::var(PLACE), std::env::var(FIRST)) else { return };
-    let place: Location = place.parse().unwrap();
+    let place: ArchiveLocation = place.parse().unwrap();
     let mut store = Store::open(&place).unwrap();
     let first: u64 = first.parse().unwrap();
     for number in first.. {
         // The server may be killed in place of this process.
-        let Ok(kept) = store.put(&document("beta", number)) else { return };
+        let Ok(kept) = store.put_document(&document("beta", number)) else { return };
         println!("kept {}", kept.id);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fullpipe_store::{Filter, Location, Store};
+use fullpipe_store::{ArchiveLocation, DocumentFilter, Store};
 use fullpipe_testkit::{Postgres, path, require};
 
 use crate::document;
@@ -20,7 +20,7 @@ const HISTORY: Duration = Duration::from_millis(200);
 fn is_fast_on_sqlite(documents: u64) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("archive.db");
-    is_fast(&Location::File(file.clone()), documents, |sql| {
+    is_fast(&ArchiveLocation::File(file.clone()), documents, |sql| {
         let archive = rusqlite::Connection::open(&file).unwrap();
         archive.execute_batch(&format!("BEGIN; {sql}; COMMIT")).unwrap();
     });
@@ -39,46 +39,46 @@ fn is_fast_on_postgresql(documents: u64) {
 
 /// Fills the archive by `execute`, in one transaction, and measures what it is asked most.
 #[expect(clippy::print_stdout, reason = "figures of a run, shown by --nocapture")]
-fn is_fast(place: &Location, documents: u64, execute: impl FnOnce(&str)) {
+fn is_fast(place: &ArchiveLocation, documents: u64, execute: impl FnOnce(&str)) {
     let _alone = path();
     let mut store = Store::create(place).unwrap();
-    store.put(&document("host-0", 0)).unwrap();
+    store.put_document(&document("host-0", 0)).unwrap();
     let begun = Instant::now();
     execute(&copies(documents));
     println!("{documents} documents within {:?}", begun.elapsed());
     let mut store = Store::open(place).unwrap();
     for (name, filter, expected) in lists(documents) {
-        let (listed, list) = timed(|| store.list(&filter).unwrap());
+        let (listed, list) = timed(|| store.list_documents(&filter).unwrap());
         println!("list, {name}: {list:?}");
         assert_eq!(listed.len(), expected, "{name}");
         assert!(listed.iter().all(|document| document.facts.len() == 1), "{name}");
         assert!(list <= LIST, "{name}: {list:?}");
     }
-    let (shown, history) = timed(|| store.history("host-7", None).unwrap());
+    let (shown, history) = timed(|| store.host_history("host-7", None).unwrap());
     assert_eq!(shown.series[0].points.len() as u64, documents / PEERS);
     let id = shown.series[0].points[0].id.clone();
-    let (found, find) = timed(|| store.find(&id[24..]).unwrap());
+    let (found, find) = timed(|| store.find_document(&id[24..]).unwrap());
     println!("history {history:?}, document {find:?}");
     assert_eq!(found.id, id);
     assert!(history <= HISTORY && find <= LIST, "history {history:?}, document {find:?}");
 }
 
 /// Returns lists with the number of their documents.
-fn lists(documents: u64) -> Vec<(&'static str, Filter, usize)> {
+fn lists(documents: u64) -> Vec<(&'static str, DocumentFilter, usize)> {
     let text = |text: &str| Some(text.to_owned());
-    let newest = Filter { limit: Some(20), ..Filter::default() };
+    let newest = DocumentFilter { limit: Some(20), ..DocumentFilter::default() };
     let plans = newest.limit.unwrap_or(0).min(((documents - 1) / 1000) as u32) as usize;
-    let kind = |kind: &str| Filter { kind: text(kind), ..newest.clone() };
+    let kind = |kind: &str| DocumentFilter { kind: text(kind), ..newest.clone() };
     vec![
         ("newest", newest.clone(), 20),
-        ("of a host", Filter { peer: text("host-7"), ..newest.clone() }, 20),
-        ("of an address", Filter { peer: text("192.0.2.7"), ..newest.clone() }, 20),
+        ("of a host", DocumentFilter { peer: text("host-7"), ..newest.clone() }, 20),
+        ("of an address", DocumentFilter { peer: text("192.0.2.7"), ..newest.clone() }, 20),
         ("of a frequent kind", kind("foreign"), 20),
         ("of a rare kind", kind("sweep-plan"), plans),
         ("of a kind that is not there", kind("lab"), 0),
-        ("of a kind to a host", Filter { peer: text("host-0"), ..kind("sweep-plan") }, plans),
-        ("of a campaign", Filter { campaign: text("campaign-2"), limit: None, ..kind("sweep-run") }, 100),
-        ("of a day", Filter { since: "2026-04-01T00:00:00Z".parse().ok(), ..newest }, 20),
+        ("of a kind to a host", DocumentFilter { peer: text("host-0"), ..kind("sweep-plan") }, plans),
+        ("of a campaign", DocumentFilter { campaign: text("campaign-2"), limit: None, ..kind("sweep-run") }, 100),
+        ("of a day", DocumentFilter { since: "2026-04-01T00:00:00Z".parse().ok(), ..newest }, 20),
     ]
 }
 

@@ -1,4 +1,4 @@
-use crate::filter::Filter;
+use crate::filter::MinMaxFilter;
 use crate::rate::RateSample;
 
 /// Bandwidths are segments a microsecond, times 2^24 (`BW_SCALE`).
@@ -37,7 +37,7 @@ const LONG_MAX_ROUNDS: u64 = 48;
 const LONG_DIFFERENCE: u64 = 4_000 / 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum BbrMode {
     Startup,
     Drain,
     ProbeBandwidth,
@@ -46,7 +46,7 @@ enum Mode {
 
 /// The state of loss recovery as BBR distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum RecoveryPhase {
     /// Open, disorder or reduced: no recovery.
     Fine,
     /// `TCP_CA_Recovery`.
@@ -57,7 +57,7 @@ pub(crate) enum Outcome {
 
 /// State of the connection after an acknowledgement.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Situation {
+pub(crate) struct BbrSituation {
     /// Of the host's clock.
     pub(crate) micros: u64,
     pub(crate) ticks: u64,
@@ -70,14 +70,14 @@ pub(crate) struct Situation {
     pub(crate) lost: u64,
     pub(crate) in_flight: u64,
     pub(crate) cwnd: u64,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RecoveryPhase,
     /// Microseconds; none before the first sample.
     pub(crate) smoothed_rtt: u64,
 }
 
 /// The values that BBR sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Steering {
+pub(crate) struct BbrDecision {
     pub(crate) cwnd: u64,
     /// Set when startup ends.
     pub(crate) ssthresh: Option<u64>,
@@ -95,7 +95,7 @@ pub(crate) struct Bbr {
     mss: u64,
     max_pacing_rate: u64,
     random: u64,
-    mode: Mode,
+    mode: BbrMode,
     /// Bytes a second (`sk_pacing_rate`).
     pub(crate) pacing_rate: u64,
     min_rtt: u64,
@@ -104,7 +104,7 @@ pub(crate) struct Bbr {
     /// A tick; none until the window has become small.
     probe_rtt_until: Option<u64>,
     probe_rtt_round_done: bool,
-    bandwidth: Filter,
+    bandwidth: MinMaxFilter,
     rounds: u64,
     round_start: bool,
     /// Delivered segments at which a round ends (`next_rtt_delivered`).
@@ -113,7 +113,7 @@ pub(crate) struct Bbr {
     cycle: usize,
     pacing_gain: u64,
     window_gain: u64,
-    before: Outcome,
+    before: RecoveryPhase,
     conserving: bool,
     idle_restart: bool,
     prior_cwnd: u64,
@@ -143,19 +143,19 @@ struct LongTerm {
 
 impl Bbr {
     /// Of a connection whose handshake took `rtt` microseconds (`bbr_init`).
-    pub(crate) fn new(hz: u64, mss: u64, max_pacing_rate: u64, seed: u64, rtt: u64, situation: &Situation) -> Self {
+    pub(crate) fn new(hz: u64, mss: u64, max_pacing_rate: u64, seed: u64, rtt: u64, situation: &BbrSituation) -> Self {
         let mut bbr = Self {
             hz,
             mss,
             max_pacing_rate,
             random: seed,
-            mode: Mode::Startup,
+            mode: BbrMode::Startup,
             pacing_rate: 0,
             min_rtt: rtt.max(1),
             min_rtt_at: situation.ticks,
             probe_rtt_until: None,
             probe_rtt_round_done: false,
-            bandwidth: Filter::new(0, 0),
+            bandwidth: MinMaxFilter::new(0, 0),
             rounds: 0,
             round_start: false,
             round_until: 0,
@@ -163,7 +163,7 @@ impl Bbr {
             cycle: 0,
             pacing_gain: HIGH_GAIN,
             window_gain: HIGH_GAIN,
-            before: Outcome::Fine,
+            before: RecoveryPhase::Fine,
             conserving: false,
             idle_restart: false,
             prior_cwnd: 0,
@@ -177,15 +177,15 @@ impl Bbr {
             extra_index: 0,
             long: LongTerm::default(),
         };
-        bbr.long.begin(situation);
+        bbr.long.begin_interval(situation);
         let first = (situation.cwnd << BANDWIDTH_SCALE) / situation.smoothed_rtt.max(1);
-        bbr.pacing_rate = bbr.paced(first, HIGH_GAIN);
+        bbr.pacing_rate = bbr.pacing_rate(first, HIGH_GAIN);
         bbr
     }
 
     /// Takes an acknowledgement in (`bbr_main`).
-    pub(crate) fn acknowledged(&mut self, sample: &RateSample, now: &Situation) -> Steering {
-        let mut steering = Steering { cwnd: now.cwnd, ssthresh: None, ignore_rates: false };
+    pub(crate) fn process_ack(&mut self, sample: &RateSample, now: &BbrSituation) -> BbrDecision {
+        let mut steering = BbrDecision { cwnd: now.cwnd, ssthresh: None, ignore_rates: false };
         self.update_bandwidth(sample, now);
         self.update_aggregation(sample, now);
         self.update_cycle(sample, now);
@@ -193,12 +193,12 @@ impl Bbr {
         steering.ssthresh = self.check_drain(now);
         self.update_min_rtt(sample, now, &mut steering);
         self.update_gains();
-        let bandwidth = self.estimate();
-        let rate = self.paced(bandwidth, self.pacing_gain);
+        let bandwidth = self.bandwidth_estimate();
+        let rate = self.pacing_rate(bandwidth, self.pacing_gain);
         if self.full || rate > self.pacing_rate {
             self.pacing_rate = rate;
         }
-        steering.cwnd = self.window(sample, now, steering.cwnd, bandwidth);
+        steering.cwnd = self.update_window(sample, now, steering.cwnd, bandwidth);
         steering
     }
 
@@ -209,13 +209,16 @@ impl Bbr {
 
     /// `bbr_save_cwnd`, when recovery begins.
     pub(crate) fn save_window(&mut self, cwnd: u64) {
-        self.prior_cwnd =
-            if self.before == Outcome::Fine && self.mode != Mode::ProbeRtt { cwnd } else { self.prior_cwnd.max(cwnd) };
+        self.prior_cwnd = if self.before == RecoveryPhase::Fine && self.mode != BbrMode::ProbeRtt {
+            cwnd
+        } else {
+            self.prior_cwnd.max(cwnd)
+        };
     }
 
     /// `bbr_set_state`: a timeout ends a round.
-    pub(crate) fn timed_out(&mut self, now: &Situation) {
-        self.before = Outcome::TimedOut;
+    pub(crate) fn timed_out(&mut self, now: &BbrSituation) {
+        self.before = RecoveryPhase::TimedOut;
         self.full_bandwidth = 0;
         self.round_start = true;
         let mut sample = RateSample::new(0);
@@ -224,34 +227,34 @@ impl Bbr {
     }
 
     /// `bbr_undo_cwnd`.
-    pub(crate) fn undone(&mut self, now: &Situation) {
+    pub(crate) fn undo_reduction(&mut self, now: &BbrSituation) {
         self.full_bandwidth = 0;
         self.full_count = 0;
-        self.long.reset(now);
+        self.long.reset_sampling(now);
     }
 
     /// Data comes after the program had left the connection without (`bbr_cwnd_event`). Returns the window.
-    pub(crate) fn restarted(&mut self, now: &Situation) -> u64 {
+    pub(crate) fn restart_after_idle(&mut self, now: &BbrSituation) -> u64 {
         self.idle_restart = true;
         self.ack_epoch = now.micros;
         self.ack_epoch_acked = 0;
-        if self.mode == Mode::ProbeBandwidth {
-            let rate = self.paced(self.estimate(), UNIT);
+        if self.mode == BbrMode::ProbeBandwidth {
+            let rate = self.pacing_rate(self.bandwidth_estimate(), UNIT);
             if self.full || rate > self.pacing_rate {
                 self.pacing_rate = rate;
             }
-        } else if self.mode == Mode::ProbeRtt {
+        } else if self.mode == BbrMode::ProbeRtt {
             return self.end_probe_rtt(now, now.cwnd);
         }
         now.cwnd
     }
 
     fn max_bandwidth(&self) -> u64 {
-        self.bandwidth.get()
+        self.bandwidth.best_value()
     }
 
     /// `bbr_bw`.
-    fn estimate(&self) -> u64 {
+    fn bandwidth_estimate(&self) -> u64 {
         if self.long.in_use { self.long.bandwidth } else { self.max_bandwidth() }
     }
 
@@ -261,12 +264,12 @@ impl Bbr {
         u64::try_from((rate * (1_000_000 / 100 * 99)) >> BANDWIDTH_SCALE).unwrap_or(u64::MAX)
     }
 
-    fn paced(&self, bandwidth: u64, gain: u64) -> u64 {
+    fn pacing_rate(&self, bandwidth: u64, gain: u64) -> u64 {
         self.bytes_per_second(bandwidth, gain).min(self.max_pacing_rate)
     }
 
     /// `bbr_tso_segs_goal`.
-    fn train(&self) -> u64 {
+    fn train_segments(&self) -> u64 {
         const MAX_BYTES: u64 = 65_536 - 1 - 320;
         let bytes = (self.pacing_rate >> 10).min(MAX_BYTES);
         (bytes / self.mss).max(self.min_train()).min(0x7f)
@@ -280,8 +283,8 @@ impl Bbr {
 
     /// `bbr_quantization_budget`.
     fn with_budget(&self, cwnd: u64) -> u64 {
-        let even = (cwnd + 3 * self.train() + 1) & !1;
-        if self.mode == Mode::ProbeBandwidth && self.cycle == 0 { even + 2 } else { even }
+        let even = (cwnd + 3 * self.train_segments() + 1) & !1;
+        if self.mode == BbrMode::ProbeBandwidth && self.cycle == 0 { even + 2 } else { even }
     }
 
     /// `bbr_inflight`.
@@ -290,13 +293,13 @@ impl Bbr {
     }
 
     /// `bbr_packets_in_net_at_edt`.
-    fn in_flight_at_departure(&self, in_flight: u64, now: &Situation) -> u64 {
-        let delivered = (u128::from(self.estimate()) * u128::from(now.departs_in / 1_000)) >> BANDWIDTH_SCALE;
-        let leaving = if self.pacing_gain > UNIT { self.train() } else { 0 };
+    fn in_flight_at_departure(&self, in_flight: u64, now: &BbrSituation) -> u64 {
+        let delivered = (u128::from(self.bandwidth_estimate()) * u128::from(now.departs_in / 1_000)) >> BANDWIDTH_SCALE;
+        let leaving = if self.pacing_gain > UNIT { self.train_segments() } else { 0 };
         (in_flight + leaving).saturating_sub(delivered as u64)
     }
 
-    fn update_bandwidth(&mut self, sample: &RateSample, now: &Situation) {
+    fn update_bandwidth(&mut self, sample: &RateSample, now: &BbrSituation) {
         self.round_start = false;
         let (Some((delivered, interval)), Some(prior)) = (sample.rate, sample.prior_delivered()) else { return };
         if prior >= self.round_until {
@@ -308,23 +311,23 @@ impl Bbr {
         self.sample_long_term(sample, now);
         let bandwidth = (delivered << BANDWIDTH_SCALE) / interval;
         if !sample.app_limited || bandwidth >= self.max_bandwidth() {
-            self.bandwidth.raise(BANDWIDTH_ROUNDS, self.rounds, bandwidth);
+            self.bandwidth.raise_max(BANDWIDTH_ROUNDS, self.rounds, bandwidth);
         }
     }
 
     /// `bbr_lt_bw_sampling`.
-    fn sample_long_term(&mut self, sample: &RateSample, now: &Situation) {
+    fn sample_long_term(&mut self, sample: &RateSample, now: &BbrSituation) {
         if self.long.in_use {
-            if self.mode == Mode::ProbeBandwidth && self.round_start {
+            if self.mode == BbrMode::ProbeBandwidth && self.round_start {
                 self.long.rounds += 1;
                 if self.long.rounds >= LONG_MAX_ROUNDS {
-                    self.long.reset(now);
+                    self.long.reset_sampling(now);
                     self.probe_bandwidth(now);
                 }
             }
             return;
         }
-        let Some(bandwidth) = self.long.sample(sample, self.round_start, now) else { return };
+        let Some(bandwidth) = self.long.sample_bandwidth(sample, self.round_start, now) else { return };
         let before = self.long.bandwidth;
         if before > 0 {
             let difference = bandwidth.abs_diff(before);
@@ -337,11 +340,11 @@ impl Bbr {
             }
         }
         self.long.bandwidth = bandwidth;
-        self.long.begin(now);
+        self.long.begin_interval(now);
     }
 
     /// `bbr_update_ack_aggregation`.
-    fn update_aggregation(&mut self, sample: &RateSample, now: &Situation) {
+    fn update_aggregation(&mut self, sample: &RateSample, now: &BbrSituation) {
         if sample.acked == 0 || sample.rate.is_none() {
             return;
         }
@@ -354,7 +357,7 @@ impl Bbr {
             }
         }
         let epoch = now.delivered_at.saturating_sub(self.ack_epoch);
-        let mut expected = ((u128::from(self.estimate()) * u128::from(epoch)) >> BANDWIDTH_SCALE) as u64;
+        let mut expected = ((u128::from(self.bandwidth_estimate()) * u128::from(epoch)) >> BANDWIDTH_SCALE) as u64;
         if self.ack_epoch_acked <= expected || self.ack_epoch_acked + sample.acked >= MAX_EPOCH_ACKED {
             self.ack_epoch_acked = 0;
             self.ack_epoch = now.delivered_at;
@@ -367,13 +370,13 @@ impl Bbr {
     }
 
     /// `bbr_update_cycle_phase`.
-    fn update_cycle(&mut self, sample: &RateSample, now: &Situation) {
-        if self.mode == Mode::ProbeBandwidth && self.is_next_phase(sample, now) {
+    fn update_cycle(&mut self, sample: &RateSample, now: &BbrSituation) {
+        if self.mode == BbrMode::ProbeBandwidth && self.is_next_phase(sample, now) {
             self.advance_cycle(now);
         }
     }
 
-    fn is_next_phase(&self, sample: &RateSample, now: &Situation) -> bool {
+    fn is_next_phase(&self, sample: &RateSample, now: &BbrSituation) -> bool {
         let whole = now.delivered_at.saturating_sub(self.cycle_at) > self.min_rtt;
         if self.pacing_gain == UNIT {
             return whole;
@@ -386,14 +389,14 @@ impl Bbr {
         whole || in_flight <= self.in_flight_for(bandwidth, UNIT)
     }
 
-    fn advance_cycle(&mut self, now: &Situation) {
+    fn advance_cycle(&mut self, now: &BbrSituation) {
         self.cycle = (self.cycle + 1) & (CYCLE.len() - 1);
         self.cycle_at = now.delivered_at;
     }
 
     /// `bbr_reset_probe_bw_mode`: any phase but the one that drains.
-    fn probe_bandwidth(&mut self, now: &Situation) {
-        self.mode = Mode::ProbeBandwidth;
+    fn probe_bandwidth(&mut self, now: &BbrSituation) {
+        self.mode = BbrMode::ProbeBandwidth;
         // Knuth's generator; its high bits are random enough for one of seven.
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.cycle = CYCLE.len() - 1 - ((self.random >> 33) % 7) as usize;
@@ -415,14 +418,14 @@ impl Bbr {
     }
 
     /// `bbr_check_drain`.
-    fn check_drain(&mut self, now: &Situation) -> Option<u64> {
+    fn check_drain(&mut self, now: &BbrSituation) -> Option<u64> {
         let mut ssthresh = None;
         let enough = || self.in_flight_for(self.max_bandwidth(), UNIT);
-        if self.mode == Mode::Startup && self.full {
+        if self.mode == BbrMode::Startup && self.full {
             ssthresh = Some(enough());
-            self.mode = Mode::Drain;
+            self.mode = BbrMode::Drain;
         }
-        if self.mode == Mode::Drain
+        if self.mode == BbrMode::Drain
             && self.in_flight_at_departure(now.in_flight, now) <= self.in_flight_for(self.max_bandwidth(), UNIT)
         {
             self.probe_bandwidth(now);
@@ -431,7 +434,7 @@ impl Bbr {
     }
 
     /// `bbr_update_min_rtt`.
-    fn update_min_rtt(&mut self, sample: &RateSample, now: &Situation, steering: &mut Steering) {
+    fn update_min_rtt(&mut self, sample: &RateSample, now: &BbrSituation, steering: &mut BbrDecision) {
         let expired = now.ticks > self.min_rtt_at + MIN_RTT_SECONDS * self.hz;
         if let Some(rtt) = sample.rtt
             && (rtt <= self.min_rtt || expired)
@@ -439,12 +442,12 @@ impl Bbr {
             self.min_rtt = rtt;
             self.min_rtt_at = now.ticks;
         }
-        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
-            self.mode = Mode::ProbeRtt;
+        if expired && !self.idle_restart && self.mode != BbrMode::ProbeRtt {
+            self.mode = BbrMode::ProbeRtt;
             self.save_window_in_probe(now.cwnd);
             self.probe_rtt_until = None;
         }
-        if self.mode == Mode::ProbeRtt {
+        if self.mode == BbrMode::ProbeRtt {
             steering.ignore_rates = true;
             steering.cwnd = self.stay_in_probe_rtt(now, steering.cwnd);
         }
@@ -458,7 +461,7 @@ impl Bbr {
         self.prior_cwnd = self.prior_cwnd.max(cwnd);
     }
 
-    fn stay_in_probe_rtt(&mut self, now: &Situation, cwnd: u64) -> u64 {
+    fn stay_in_probe_rtt(&mut self, now: &BbrSituation, cwnd: u64) -> u64 {
         if self.probe_rtt_until.is_none() {
             if now.in_flight <= MIN_WINDOW {
                 self.probe_rtt_until = Some(now.ticks + (PROBE_RTT_MILLIS * self.hz).div_ceil(1_000));
@@ -472,7 +475,7 @@ impl Bbr {
     }
 
     /// `bbr_check_probe_rtt_done`.
-    fn end_probe_rtt(&mut self, now: &Situation, cwnd: u64) -> u64 {
+    fn end_probe_rtt(&mut self, now: &BbrSituation, cwnd: u64) -> u64 {
         if self.probe_rtt_until.is_none_or(|until| now.ticks <= until) {
             return cwnd;
         }
@@ -480,7 +483,7 @@ impl Bbr {
         if self.full {
             self.probe_bandwidth(now);
         } else {
-            self.mode = Mode::Startup;
+            self.mode = BbrMode::Startup;
         }
         cwnd.max(self.prior_cwnd)
     }
@@ -489,41 +492,41 @@ impl Bbr {
     fn update_gains(&mut self) {
         let cruise = if self.long.in_use { UNIT } else { CYCLE[self.cycle & (CYCLE.len() - 1)] };
         (self.pacing_gain, self.window_gain) = match self.mode {
-            Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
-            Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
-            Mode::ProbeBandwidth => (cruise, WINDOW_GAIN),
-            Mode::ProbeRtt => (UNIT, UNIT),
+            BbrMode::Startup => (HIGH_GAIN, HIGH_GAIN),
+            BbrMode::Drain => (DRAIN_GAIN, HIGH_GAIN),
+            BbrMode::ProbeBandwidth => (cruise, WINDOW_GAIN),
+            BbrMode::ProbeRtt => (UNIT, UNIT),
         };
     }
 
     /// `bbr_set_cwnd`.
-    fn window(&mut self, sample: &RateSample, now: &Situation, cwnd: u64, bandwidth: u64) -> u64 {
+    fn update_window(&mut self, sample: &RateSample, now: &BbrSituation, cwnd: u64, bandwidth: u64) -> u64 {
         let mut cwnd = cwnd;
         if sample.acked > 0 {
-            cwnd = self.recover(sample, now, cwnd);
+            cwnd = self.recovery_window(sample, now, cwnd);
             if !self.conserving {
-                let target = self.bdp(bandwidth, self.window_gain) + self.aggregation();
+                let target = self.bdp(bandwidth, self.window_gain) + self.aggregation_window();
                 let target = self.with_budget(target);
                 if self.full {
                     cwnd = (cwnd + sample.acked).min(target);
-                } else if cwnd < target || now.delivered < crate::window::Window::INITIAL {
+                } else if cwnd < target || now.delivered < crate::window::CongestionWindow::INITIAL {
                     cwnd += sample.acked;
                 }
                 cwnd = cwnd.max(MIN_WINDOW);
             }
         }
-        if self.mode == Mode::ProbeRtt { cwnd.min(MIN_WINDOW) } else { cwnd }
+        if self.mode == BbrMode::ProbeRtt { cwnd.min(MIN_WINDOW) } else { cwnd }
     }
 
     /// `bbr_set_cwnd_to_recover_or_restore`.
-    fn recover(&mut self, sample: &RateSample, now: &Situation, cwnd: u64) -> u64 {
+    fn recovery_window(&mut self, sample: &RateSample, now: &BbrSituation, cwnd: u64) -> u64 {
         let mut cwnd = if sample.losses > 0 { cwnd.saturating_sub(sample.losses).max(1) } else { cwnd };
         let conserved = now.in_flight + sample.acked;
-        if now.outcome == Outcome::Recovering && self.before != Outcome::Recovering {
+        if now.outcome == RecoveryPhase::Recovering && self.before != RecoveryPhase::Recovering {
             self.conserving = true;
             self.round_until = now.delivered;
             cwnd = conserved;
-        } else if self.before != Outcome::Fine && now.outcome == Outcome::Fine {
+        } else if self.before != RecoveryPhase::Fine && now.outcome == RecoveryPhase::Fine {
             cwnd = cwnd.max(self.prior_cwnd);
             self.conserving = false;
         }
@@ -532,18 +535,18 @@ impl Bbr {
     }
 
     /// `bbr_ack_aggregation_cwnd`.
-    fn aggregation(&self) -> u64 {
+    fn aggregation_window(&self) -> u64 {
         if !self.full {
             return 0;
         }
-        let most = ((u128::from(self.estimate()) * u128::from(MAX_EXTRA_MICROS)) >> BANDWIDTH_SCALE) as u64;
+        let most = ((u128::from(self.bandwidth_estimate()) * u128::from(MAX_EXTRA_MICROS)) >> BANDWIDTH_SCALE) as u64;
         self.extra.iter().copied().max().unwrap_or(0).min(most)
     }
 }
 
 impl LongTerm {
     /// `bbr_reset_lt_bw_sampling_interval`.
-    fn begin(&mut self, now: &Situation) {
+    fn begin_interval(&mut self, now: &BbrSituation) {
         self.at = now.delivered_at / 1_000;
         self.delivered = now.delivered;
         self.lost = now.lost;
@@ -551,22 +554,22 @@ impl LongTerm {
     }
 
     /// `bbr_reset_lt_bw_sampling`.
-    fn reset(&mut self, now: &Situation) {
+    fn reset_sampling(&mut self, now: &BbrSituation) {
         *self = Self::default();
-        self.begin(now);
+        self.begin_interval(now);
     }
 
     /// Returns the bandwidth of an interval that is over and lost much.
-    fn sample(&mut self, sample: &RateSample, round_start: bool, now: &Situation) -> Option<u64> {
+    fn sample_bandwidth(&mut self, sample: &RateSample, round_start: bool, now: &BbrSituation) -> Option<u64> {
         if !self.sampling {
             if sample.losses == 0 {
                 return None;
             }
-            self.begin(now);
+            self.begin_interval(now);
             self.sampling = true;
         }
         if sample.app_limited {
-            self.reset(now);
+            self.reset_sampling(now);
             return None;
         }
         self.rounds += u64::from(round_start);
@@ -574,7 +577,7 @@ impl LongTerm {
             return None;
         }
         if self.rounds > 4 * LONG_MIN_ROUNDS {
-            self.reset(now);
+            self.reset_sampling(now);
             return None;
         }
         let (lost, delivered) = (now.lost - self.lost, now.delivered - self.delivered);
@@ -592,21 +595,21 @@ impl LongTerm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate::Delivery;
+    use crate::rate::DeliveryRate;
 
     const RTT: u64 = 100_000;
 
     /// A pipe of `bdp` segments that acknowledges what is sent one round trip later, a window at a time.
     struct Pipe {
         bbr: Bbr,
-        delivery: Delivery,
-        now: Situation,
+        delivery: DeliveryRate,
+        now: BbrSituation,
         bdp: u64,
     }
 
     impl Pipe {
         fn new(bdp: u64) -> Self {
-            let now = Situation {
+            let now = BbrSituation {
                 micros: 1_000_000,
                 ticks: 250,
                 departs_in: 0,
@@ -615,10 +618,10 @@ mod tests {
                 lost: 0,
                 in_flight: 0,
                 cwnd: 10,
-                outcome: Outcome::Fine,
+                outcome: RecoveryPhase::Fine,
                 smoothed_rtt: RTT,
             };
-            Self { bbr: Bbr::new(250, 1448, u64::MAX, 1, RTT, &now), delivery: Delivery::default(), now, bdp }
+            Self { bbr: Bbr::new(250, 1448, u64::MAX, 1, RTT, &now), delivery: DeliveryRate::default(), now, bdp }
         }
 
         /// A round trip in which at most a pipe's worth is delivered, and the queue adds to its time.
@@ -626,20 +629,20 @@ mod tests {
             let cwnd = self.now.cwnd;
             let queue = cwnd.saturating_sub(self.bdp);
             let rtt = RTT + queue * RTT / self.bdp;
-            let sent = self.delivery.sent(self.now.micros, true);
+            let sent = self.delivery.record_sent_segment(self.now.micros, true);
             self.now.micros += rtt;
             self.now.ticks = self.now.micros / 4_000;
             self.delivery.delivered += cwnd;
             let mut sample = RateSample::new(cwnd);
             (sample.acked, sample.losses, sample.rtt) = (cwnd, losses, Some(rtt));
             let mut first = 0;
-            sample.deliver(&mut first, sent, self.delivery.delivered);
-            self.delivery.finish(&mut sample, self.now.micros, RTT);
+            sample.record_delivery(&mut first, sent, self.delivery.delivered);
+            self.delivery.finish_sample(&mut sample, self.now.micros, RTT);
             self.now.delivered = self.delivery.delivered;
             self.now.delivered_at = self.now.micros;
             self.now.lost += losses;
             self.now.in_flight = 0;
-            self.now.cwnd = self.bbr.acknowledged(&sample, &self.now).cwnd;
+            self.now.cwnd = self.bbr.process_ack(&sample, &self.now).cwnd;
         }
     }
 
@@ -649,7 +652,7 @@ mod tests {
         for _ in 0..20 {
             pipe.round(0);
         }
-        assert_eq!(pipe.bbr.mode, Mode::ProbeBandwidth);
+        assert_eq!(pipe.bbr.mode, BbrMode::ProbeBandwidth);
         let bandwidth = (pipe.bbr.max_bandwidth() * RTT) >> BANDWIDTH_SCALE;
         assert!((998..=1_001).contains(&bandwidth), "{bandwidth}");
         // Twice the product and its allowances.
@@ -667,7 +670,7 @@ mod tests {
             }
         }
         assert_eq!(least, 4);
-        assert_eq!(pipe.bbr.mode, Mode::ProbeBandwidth);
+        assert_eq!(pipe.bbr.mode, BbrMode::ProbeBandwidth);
         assert!(pipe.now.cwnd > 1_000);
     }
 

@@ -1,4 +1,4 @@
-use crate::window::{Moment, Window};
+use crate::window::{CongestionWindow, ConnectionMoment};
 
 /// β = 717/1024.
 const BETA: u64 = 717;
@@ -63,7 +63,7 @@ struct HyStart {
 }
 
 impl Cubic {
-    pub(crate) fn new(hz: u64, moment: &Moment) -> Self {
+    pub(crate) fn new(hz: u64, moment: &ConnectionMoment) -> Self {
         let mut cubic = Self { hz, ..Self::default() };
         cubic.hystart.begin_round(moment);
         cubic
@@ -77,12 +77,12 @@ impl Cubic {
     }
 
     /// `cubictcp_state`: a timeout forgets everything.
-    pub(crate) fn timed_out(&mut self, moment: &Moment) {
+    pub(crate) fn timed_out(&mut self, moment: &ConnectionMoment) {
         *self = Self::new(self.hz, moment);
     }
 
     /// `cubictcp_cwnd_event`: an idle time does not count on the curve.
-    pub(crate) fn restarted(&mut self, idle: u64, tick: u64) {
+    pub(crate) fn restart_after_idle(&mut self, idle: u64, tick: u64) {
         self.epoch = self.epoch.map(|epoch| (epoch + idle).min(tick));
     }
 
@@ -148,7 +148,7 @@ impl Cubic {
     }
 
     /// `cubictcp_acked`. Delays of the first second of an epoch do not count.
-    pub(crate) fn measured(&mut self, rtt: u64, window: &mut Window, moment: &Moment) {
+    pub(crate) fn measure_rtt(&mut self, rtt: u64, window: &mut CongestionWindow, moment: &ConnectionMoment) {
         if self.epoch.is_some_and(|epoch| moment.ticks.saturating_sub(epoch) < self.hz) {
             return;
         }
@@ -157,13 +157,13 @@ impl Cubic {
             self.min_delay = delay;
         }
         if !self.hystart.found && window.in_slow_start() {
-            self.hystart.update(delay, self.min_delay, window, moment);
+            self.hystart.update_delay(delay, self.min_delay, window, moment);
         }
     }
 }
 
 impl HyStart {
-    fn begin_round(&mut self, moment: &Moment) {
+    fn begin_round(&mut self, moment: &ConnectionMoment) {
         self.round_start = moment.micros;
         self.last_ack = moment.micros;
         self.round_end = moment.next;
@@ -172,7 +172,7 @@ impl HyStart {
     }
 
     /// `hystart_update`.
-    fn update(&mut self, delay: u64, min_delay: u64, window: &mut Window, moment: &Moment) {
+    fn update_delay(&mut self, delay: u64, min_delay: u64, window: &mut CongestionWindow, moment: &ConnectionMoment) {
         if moment.acknowledged > self.round_end {
             self.begin_round(moment);
         }
@@ -185,7 +185,7 @@ impl HyStart {
 
     /// The acknowledgements of a round come close together for half the least delay; for all of it where the sender
     /// paces, which spreads them.
-    fn by_train(&mut self, min_delay: u64, window: &mut Window, moment: &Moment) {
+    fn by_train(&mut self, min_delay: u64, window: &mut CongestionWindow, moment: &ConnectionMoment) {
         if moment.micros.saturating_sub(self.last_ack) > ACK_TRAIN_GAP {
             return;
         }
@@ -198,7 +198,7 @@ impl HyStart {
         }
     }
 
-    fn by_delay(&mut self, delay: u64, min_delay: u64, window: &mut Window) {
+    fn by_delay(&mut self, delay: u64, min_delay: u64, window: &mut CongestionWindow) {
         self.min_rtt = self.min_rtt.min(delay);
         if self.samples < DELAY_SAMPLES {
             self.samples += 1;
@@ -210,7 +210,7 @@ impl HyStart {
 }
 
 /// Microseconds that trains wait for each other at the receiver (`hystart_ack_delay`), at most a millisecond.
-fn ack_delay(moment: &Moment) -> u64 {
+fn ack_delay(moment: &ConnectionMoment) -> u64 {
     const MAX_TRAINS: u64 = 4 * 65_536;
     (MAX_TRAINS * 1_000_000).checked_div(moment.pacing_rate).unwrap_or(0).min(1_000)
 }
@@ -234,14 +234,14 @@ mod tests {
     use proptest::prelude::*;
 
     /// A window that is in use.
-    fn window(cwnd: u64) -> Window {
-        let mut window = Window::new(cwnd);
+    fn window(cwnd: u64) -> CongestionWindow {
+        let mut window = CongestionWindow::new(cwnd);
         window.limited = true;
         window
     }
 
-    fn moment(millis: u64, acknowledged: u64, next: u64) -> Moment {
-        Moment {
+    fn moment(millis: u64, acknowledged: u64, next: u64) -> ConnectionMoment {
+        ConnectionMoment {
             micros: millis * 1_000,
             ticks: millis / 4,
             acknowledged,
@@ -257,12 +257,12 @@ mod tests {
         assert_eq!(cubic.on_loss(1000), 700);
         let mut window = window(700);
         window.ssthresh = 700;
-        let mut control = super::super::Control::Cubic(cubic);
+        let mut control = super::super::ControlState::Cubic(cubic);
         // Windows of 100 ms, acknowledged in ticks: the plateau comes after the cube root of 300 ÷ 0.4 = 9.1 s.
         let mut at_plateau = 0;
         for tick in 0..2_275 {
             let acked = window.cwnd / 25;
-            control.grow(&mut window, acked, 1_000 + tick);
+            control.grow_window(&mut window, acked, 1_000 + tick);
             if tick == 2_225 {
                 at_plateau = window.cwnd;
             }
@@ -284,12 +284,12 @@ mod tests {
         let mut window = window(100);
         let mut cubic = Cubic::new(250, &moment(0, 0, 100));
         for ack in 1..=8 {
-            cubic.measured(100_000, &mut window, &moment(100 + 3 * ack, ack, 200));
+            cubic.measure_rtt(100_000, &mut window, &moment(100 + 3 * ack, ack, 200));
         }
         assert!(window.in_slow_start());
         // A round whose least delay is above the least of all by more than 12.5 ms.
         for ack in 1..=9 {
-            cubic.measured(113_000, &mut window, &moment(220 + 3 * ack, 100 + ack, 300));
+            cubic.measure_rtt(113_000, &mut window, &moment(220 + 3 * ack, 100 + ack, 300));
         }
         assert!(!window.in_slow_start());
     }
@@ -300,10 +300,10 @@ mod tests {
         let mut cubic = Cubic::new(250, &moment(0, 0, 100));
         // The round begins at 100 ms; its fifty-first millisecond is beyond half the least delay.
         for millis in 0..=50 {
-            cubic.measured(100_000, &mut window, &moment(100 + millis, 101, 200));
+            cubic.measure_rtt(100_000, &mut window, &moment(100 + millis, 101, 200));
             assert!(window.in_slow_start(), "{millis}");
         }
-        cubic.measured(100_000, &mut window, &moment(151, 101, 200));
+        cubic.measure_rtt(100_000, &mut window, &moment(151, 101, 200));
         assert_eq!(window.ssthresh, 100);
     }
 
@@ -320,9 +320,9 @@ mod tests {
             cubic.on_loss(max);
             let mut window = window(cwnd);
             window.ssthresh = 2;
-            let mut control = super::super::Control::Cubic(cubic);
-            control.grow(&mut window, 45, 7);
-            control.grow(&mut window, 45, 7 + tick);
+            let mut control = super::super::ControlState::Cubic(cubic);
+            control.grow_window(&mut window, 45, 7);
+            control.grow_window(&mut window, 45, 7 + tick);
             prop_assert!(window.cwnd >= cwnd && window.cwnd <= cwnd + 46);
         }
     }

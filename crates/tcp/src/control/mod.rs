@@ -6,10 +6,10 @@ mod cubic;
 use std::fmt;
 use std::str::FromStr;
 
-pub(crate) use bbr::{Bbr, Outcome, Situation};
+pub(crate) use bbr::{Bbr, BbrSituation, RecoveryPhase};
 pub(crate) use cubic::Cubic;
 
-use crate::window::{Moment, Window};
+use crate::window::{CongestionWindow, ConnectionMoment};
 
 /// The congestion controls that are modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl CongestionControl {
     pub const ALL: [Self; 3] = [Self::Reno, Self::Cubic, Self::Bbr];
 
     /// The kernel's name.
-    pub const fn name(self) -> &'static str {
+    pub const fn kernel_name(self) -> &'static str {
         match self {
             Self::Reno => "reno",
             Self::Cubic => "cubic",
@@ -38,7 +38,7 @@ impl CongestionControl {
 
 impl fmt::Display for CongestionControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.kernel_name())
     }
 }
 
@@ -47,21 +47,21 @@ impl FromStr for CongestionControl {
 
     /// Reads the kernel's name. Fails if it is of a control that is not modelled.
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|control| control.name() == name);
+        let found = Self::ALL.into_iter().find(|control| control.kernel_name() == name);
         found.ok_or_else(|| format!("congestion control \"{name}\" is not modelled: reno, cubic and bbr are"))
     }
 }
 
 /// A congestion control with its state.
 #[derive(Debug, Clone)]
-pub(crate) enum Control {
+pub(crate) enum ControlState {
     Reno,
     Cubic(Cubic),
     Bbr(Box<Bbr>),
 }
 
-impl Control {
-    pub(crate) const fn bbr(&self) -> Option<&Bbr> {
+impl ControlState {
+    pub(crate) const fn as_bbr(&self) -> Option<&Bbr> {
         match self {
             Self::Bbr(bbr) => Some(bbr),
             Self::Reno | Self::Cubic(_) => None,
@@ -69,7 +69,7 @@ impl Control {
     }
 
     /// Returns the slow start threshold after a loss (`ssthresh`).
-    pub(crate) fn on_loss(&mut self, window: &Window) -> u64 {
+    pub(crate) fn on_loss(&mut self, window: &CongestionWindow) -> u64 {
         match self {
             Self::Reno => (window.cwnd >> 1).max(2),
             Self::Cubic(cubic) => cubic.on_loss(window.cwnd),
@@ -81,7 +81,7 @@ impl Control {
     }
 
     /// Grows the window where `acked` segments were delivered and it was in use (`cong_avoid`).
-    pub(crate) fn grow(&mut self, window: &mut Window, acked: u64, ticks: u64) {
+    pub(crate) fn grow_window(&mut self, window: &mut CongestionWindow, acked: u64, ticks: u64) {
         if !window.is_limiting() {
             return;
         }
@@ -96,20 +96,20 @@ impl Control {
             Self::Cubic(cubic) => cubic.acks_per_segment(window.cwnd, acked, ticks),
             Self::Reno | Self::Bbr(_) => window.cwnd,
         };
-        window.additive(per_segment, acked);
+        window.grow_additively(per_segment, acked);
     }
 
     /// Takes a round-trip time of newly acknowledged segments (`pkts_acked`).
-    pub(crate) fn measured(&mut self, rtt: u64, window: &mut Window, moment: &Moment) {
+    pub(crate) fn measure_rtt(&mut self, rtt: u64, window: &mut CongestionWindow, moment: &ConnectionMoment) {
         if let Self::Cubic(cubic) = self {
-            cubic.measured(rtt, window, moment);
+            cubic.measure_rtt(rtt, window, moment);
         }
     }
 
     /// Begins again after an idle time of `idle` ticks (`CA_EVENT_TX_START`).
-    pub(crate) fn restarted(&mut self, idle: u64, ticks: u64) {
+    pub(crate) fn restart_after_idle(&mut self, idle: u64, ticks: u64) {
         if let Self::Cubic(cubic) = self {
-            cubic.restarted(idle, ticks);
+            cubic.restart_after_idle(idle, ticks);
         }
     }
 }

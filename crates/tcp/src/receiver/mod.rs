@@ -6,12 +6,12 @@ mod tuning;
 use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
-use crate::clock::{Clock, Stamp};
-use crate::packet::{Ack, Burst};
+use crate::clock::{HostClock, TimestampValue};
+use crate::packet::{AckSegment, SegmentBurst};
 use crate::rate::RoundTrip;
 use reassembly::Reassembly;
-pub use tuning::Autotuning;
-use tuning::Tuning;
+pub use tuning::AutotuningRules;
+use tuning::BufferTuning;
 
 /// `TCP_MAX_QUICKACKS`.
 const MAX_QUICK: u64 = 16;
@@ -30,7 +30,7 @@ const HOLD_SLACK: u64 = 100_000;
 #[derive(Debug, Clone)]
 pub struct ReceiverSetup {
     /// Clocks of its host.
-    pub clock: Clock,
+    pub clock: HostClock,
     /// Payload of a segment.
     pub mss: ByteCount,
     /// Receive buffer at first.
@@ -38,7 +38,7 @@ pub struct ReceiverSetup {
     /// The most that it grows to; the same where it does not.
     pub max_buffer: ByteCount,
     /// The rules of its growth.
-    pub autotuning: Autotuning,
+    pub autotuning: AutotuningRules,
     /// Share of the buffer that is window, in 256ths: before the first data, and from then on.
     pub share: [u16; 2],
     /// The shift of the windows; none without the option.
@@ -50,17 +50,17 @@ pub struct ReceiverSetup {
     /// True if segments carry timestamps, from which it learns the round-trip time.
     pub timestamps: bool,
     /// Stamp of the other end's last packet of the handshake, which acknowledgements echo until data arrives.
-    pub echo: Stamp,
+    pub echo: TimestampValue,
 }
 
 /// A receiver.
 ///
 /// Segments [arrive](Self::arrived), the program [reads](Self::read), time [passes](Self::wake); each may give an
-/// acknowledgement. Calls must not go back in time, and extra calls of [`Self::wake`] change nothing.
+/// acknowledgement. Calls must not go back in time, and extra calls of [`Self::wake_timer`] change nothing.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of the kernel's structure of a connection")]
 pub struct Receiver {
-    clock: Clock,
+    clock: HostClock,
     mss: u64,
     /// `rcv_nxt`, in segments.
     next: u64,
@@ -71,7 +71,7 @@ pub struct Receiver {
     queue: Reassembly,
     /// `sk_rmem_alloc`: what waits takes memory as the share says.
     allocated: u64,
-    tuning: Tuning,
+    tuning: BufferTuning,
     buffer: u64,
     max_buffer: u64,
     /// 256ths of the buffer that are window (`scaling_ratio`), and what they become with the first data.
@@ -88,8 +88,8 @@ pub struct Receiver {
     max_blocks: usize,
     timestamps: bool,
     /// `ts_recent`, and the stamp by which the round trip was last measured.
-    recent: Stamp,
-    measured: Stamp,
+    recent: TimestampValue,
+    measured: TimestampValue,
     handshake_rtt8: u64,
     /// `icsk_rto`, in ticks: that of the handshake, as it sends no data.
     timeout: u64,
@@ -106,11 +106,11 @@ pub struct Receiver {
     held: u64,
     held_until: Option<Time>,
     repeated: (u64, u64),
-    counts: Counts,
+    counts: ReceiverCounts,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
+struct ReceiverCounts {
     segments: u64,
     out_of_order: u64,
     acks: u64,
@@ -133,7 +133,7 @@ impl Receiver {
         let scale = setup.window_scale.unwrap_or(0).min(14);
         let threshold = first.min(clamp);
         let space = threshold.min(first).min(10 * mss);
-        let measured_from = setup.clock.micros(now).saturating_sub(rtt.as_micros() / 2);
+        let measured_from = setup.clock.micros_at(now).saturating_sub(rtt.as_micros() / 2);
         Self {
             clock: setup.clock,
             mss,
@@ -142,7 +142,7 @@ impl Receiver {
             head_end: 0,
             queue: Reassembly::default(),
             allocated: 0,
-            tuning: Tuning::new(setup.autotuning, mss, space, (first, measured_from)),
+            tuning: BufferTuning::new(setup.autotuning, mss, space, (first, measured_from)),
             buffer,
             max_buffer: setup.max_buffer.get(),
             share,
@@ -156,31 +156,31 @@ impl Receiver {
             max_blocks: usize::from(setup.max_blocks),
             timestamps: setup.timestamps,
             recent: setup.echo,
-            measured: Stamp::default(),
+            measured: TimestampValue::default(),
             handshake_rtt8: rtt.as_micros() << 3,
-            timeout: setup.clock.ticks_in(RoundTrip::new(rtt.as_micros().max(1)).timeout()),
+            timeout: setup.clock.ticks_in(RoundTrip::new(rtt.as_micros().max(1)).retransmission_timeout()),
             pending: false,
             at_once: false,
             pushed: false,
             quick: (first / (2 * mss)).clamp(2, MAX_QUICK) - 1,
             delay: setup.clock.ticks_in(MIN_DELAY),
             delayed_until: None,
-            last_received: setup.clock.ticks(now),
+            last_received: setup.clock.ticks_at(now),
             held: 0,
             held_until: None,
             repeated: (0, 0),
-            counts: Counts::default(),
+            counts: ReceiverCounts::default(),
         }
     }
 
     /// Takes in segments that arrive together at `now`, as offloads join them. Returns the acknowledgement, if one goes
     /// out at once.
-    pub fn arrived(&mut self, now: Time, burst: &Burst) -> Option<Ack> {
+    pub fn receive_burst(&mut self, now: Time, burst: &SegmentBurst) -> Option<AckSegment> {
         let end = burst.first + burst.segments.get();
         self.clock.read(now);
-        self.counts.last_at = self.clock.micros(now);
+        self.counts.last_at = self.clock.micros_at(now);
         if burst.is_probe {
-            return Some(self.acknowledge(now));
+            return Some(self.send_ack(now));
         }
         self.counts.segments += burst.segments.get();
         self.take_stamp(burst);
@@ -188,7 +188,7 @@ impl Receiver {
             self.queue.duplicate = Some((burst.first, end));
             self.enter_quick_mode();
         } else if !self.has_memory((end - burst.first) * self.mss) {
-            return Some(self.refuse(now));
+            return Some(self.refuse_segment(now));
         } else if burst.first > self.next {
             if let Some(ack) = self.take_out_of_order(now, burst.first, end) {
                 return Some(ack);
@@ -197,13 +197,13 @@ impl Receiver {
             self.take_in_order(now, burst, end);
         }
         self.pending = true;
-        self.answer(now)
+        self.acknowledge_if_due(now)
     }
 
     /// Lets the program read up to `most` at `now`. Returns an acknowledgement where one was held back until then or
     /// the window has opened (`tcp_cleanup_rbuf`).
-    pub fn read(&mut self, now: Time, most: ByteCount) -> Option<Ack> {
-        let bytes = self.unread().min(most.get());
+    pub fn read(&mut self, now: Time, most: ByteCount) -> Option<AckSegment> {
+        let bytes = self.unread_count().min(most.get());
         if bytes == 0 {
             return None;
         }
@@ -212,16 +212,16 @@ impl Receiver {
         // Arrivals are copied one by one, and the growth is decided after each; none after the first of those that wait
         // can be a round trip later.
         self.read = if self.read < self.head_end { end.min(self.head_end) } else { end };
-        let times = [self.counts.last_at, self.clock.micros(now)];
-        let wanted = self.tuning.after_read(self.read, self.next * self.mss, self.behind(), times);
+        let times = [self.counts.last_at, self.clock.micros_at(now)];
+        let wanted = self.tuning.after_read(self.read, self.next * self.mss, self.out_of_order_bytes(), times);
         self.grow_buffer(wanted);
         self.read = end;
-        self.account();
+        self.account_memory();
         let unacknowledged = (self.next - self.acknowledged) * self.mss;
         // A full segment with the PSH flag is likely to be the last for now (`tcp_measure_rcv_mss`, since 6.7).
         let pushed = self.pushed && self.allocated == 0;
         let answer = self.pending && (unacknowledged > self.mss || pushed);
-        (answer || self.opens()).then(|| self.acknowledge(now))
+        (answer || self.has_doubled_window()).then(|| self.send_ack(now))
     }
 
     /// Returns true if a read is certain to give no acknowledgement before something else happens at this end, so that
@@ -231,32 +231,32 @@ impl Receiver {
         let unacknowledged = (self.next - self.acknowledged) * self.mss;
         let answers = self.pending && (unacknowledged > self.mss || self.pushed);
         // No window is larger than its threshold in units of a scale.
-        !answers && self.window_scale > 0 && self.in_units(self.threshold) < 2 * self.offered()
+        !answers && self.window_scale > 0 && self.in_units(self.threshold) < 2 * self.offered_window()
     }
 
-    /// Returns when [`Self::wake`] is to be called at the latest; none if nothing waits.
+    /// Returns when [`Self::wake_timer`] is to be called at the latest; none if nothing waits.
     #[inline]
-    pub fn deadline(&self) -> Option<Time> {
-        Time::earlier(self.delayed_until, self.held_until)
+    pub fn next_deadline(&self) -> Option<Time> {
+        Time::earlier_deadline(self.delayed_until, self.held_until)
     }
 
     /// Returns the acknowledgement that was delayed up to `now`, if one was.
     #[inline]
-    pub fn wake(&mut self, now: Time) -> Option<Ack> {
-        self.deadline().filter(|due| *due <= now).and_then(|_| self.wake_late(now))
+    pub fn wake_timer(&mut self, now: Time) -> Option<AckSegment> {
+        self.next_deadline().filter(|due| *due <= now).and_then(|_| self.wake_late(now))
     }
 
     #[inline(never)]
-    fn wake_late(&mut self, now: Time) -> Option<Ack> {
+    fn wake_late(&mut self, now: Time) -> Option<AckSegment> {
         if self.held_until.is_some_and(|until| until <= now) {
             self.held_until = None;
-            return (self.held > 0).then(|| self.acknowledge(now));
+            return (self.held > 0).then(|| self.send_ack(now));
         }
         if self.delayed_until.is_some_and(|until| until <= now) {
             self.delayed_until = None;
             let longest = self.clock.ticks_in(MAX_DELAY);
             self.delay = (self.delay << 1).min(longest);
-            return self.pending.then(|| self.acknowledge(now));
+            return self.pending.then(|| self.send_ack(now));
         }
         None
     }
@@ -268,20 +268,20 @@ impl Receiver {
 
     /// Returns the bytes that wait for the program.
     pub fn unread_bytes(&self) -> ByteCount {
-        ByteCount::new(self.unread())
+        ByteCount::new(self.unread_count())
     }
 
     /// Returns the segments that arrived, repeated ones included.
-    pub fn segments(&self) -> SegCount {
+    pub fn arrived_segments(&self) -> SegCount {
         SegCount::new(self.counts.segments)
     }
 
     /// Returns the figures that `TCP_INFO` would at `now`; fields that a receiver of bulk data does
     /// not change are `None`.
-    pub fn info(&self, now: Time) -> TcpInfo {
+    pub fn tcp_info(&self, now: Time) -> TcpInfo {
         let bytes = |count: u64| Some(ByteCount::new(count));
         let segments = |count: u64| Some(SegCount::new(count));
-        let micros = self.clock.micros(now);
+        let micros = self.clock.micros_at(now);
         TcpInfo {
             state: Some(1),
             rcv_wscale: Some(self.window_scale),
@@ -292,7 +292,7 @@ impl Receiver {
             rtt: Some(Span::from_micros(self.handshake_rtt8 >> 3)),
             rcv_rtt: Some(Span::from_micros(self.tuning.rtt8 >> 3)).filter(|rtt| *rtt > Span::ZERO),
             rcv_space: bytes(self.tuning.space),
-            bytes_received: bytes((self.next + self.queue.segments()) * self.mss),
+            bytes_received: bytes((self.next + self.queue.segment_count()) * self.mss),
             segs_in: segments(self.counts.segments),
             segs_out: segments(self.counts.acks),
             data_segs_in: segments(self.counts.segments),
@@ -303,7 +303,7 @@ impl Receiver {
     }
 
     /// Returns the memory of the socket.
-    pub fn memory(&self) -> SocketMemory {
+    pub fn socket_memory(&self) -> SocketMemory {
         SocketMemory {
             rmem_alloc: ByteCount::new(self.allocated),
             rcvbuf: ByteCount::new(self.buffer),
@@ -312,18 +312,18 @@ impl Receiver {
         }
     }
 
-    fn unread(&self) -> u64 {
+    fn unread_count(&self) -> u64 {
         (self.next * self.mss).saturating_sub(self.read)
     }
 
     /// Bytes of sequence space from the hole up to the highest segment.
-    fn behind(&self) -> u64 {
-        self.queue.end().map_or(0, |end| (end - self.next) * self.mss)
+    fn out_of_order_bytes(&self) -> u64 {
+        self.queue.highest_end().map_or(0, |end| (end - self.next) * self.mss)
     }
 
     /// Reckons the memory of what waits anew.
-    fn account(&mut self) {
-        self.allocated = (self.unread() + self.queue.segments() * self.mss) * 256 / self.learnt_share.max(1);
+    fn account_memory(&mut self) {
+        self.allocated = (self.unread_count() + self.queue.segment_count() * self.mss) * 256 / self.learnt_share.max(1);
     }
 
     /// `tcp_win_from_space`.
@@ -331,7 +331,7 @@ impl Receiver {
         space * self.share / 256
     }
 
-    fn take_stamp(&mut self, burst: &Burst) {
+    fn take_stamp(&mut self, burst: &SegmentBurst) {
         // Only of segments that hold the next byte to acknowledge (RFC 7323, 4.3).
         if burst.first <= self.acknowledged {
             self.recent = self.recent.max(burst.stamp);
@@ -354,30 +354,30 @@ impl Receiver {
     }
 
     /// Drops what there is no memory for, and closes the window (`ICSK_ACK_NOMEM`).
-    fn refuse(&mut self, now: Time) -> Ack {
+    fn refuse_segment(&mut self, now: Time) -> AckSegment {
         self.counts.drops += 1;
-        let ack = self.acknowledge(now);
+        let ack = self.send_ack(now);
         self.window = 0;
-        Ack { window: ByteCount::ZERO, ..ack }
+        AckSegment { window: ByteCount::ZERO, ..ack }
     }
 
-    fn take_in_order(&mut self, now: Time, burst: &Burst, end: u64) {
+    fn take_in_order(&mut self, now: Time, burst: &SegmentBurst, end: u64) {
         let had_hole = !self.queue.is_empty();
         if burst.first < self.next {
             self.queue.duplicate = Some((burst.first, self.next));
         }
-        let unread = self.unread() > 0;
-        self.next = self.queue.take(end);
-        self.account();
+        let unread = self.unread_count() > 0;
+        self.next = self.queue.take_in_order(end);
+        self.account_memory();
         if !unread {
             self.head_end = end * self.mss;
         }
-        self.received(now, (end - burst.first) * self.mss);
+        self.record_received(now, (end - burst.first) * self.mss);
         self.pushed |= burst.pushes;
         if self.timestamps && burst.echo != self.measured {
             self.measured = burst.echo;
-            let sample = self.clock.stamp(now).since(burst.echo) * 1_000;
-            self.tuning.measured(sample, unread);
+            let sample = self.clock.timestamp_at(now).millis_since(burst.echo) * 1_000;
+            self.tuning.measure_rtt(sample, unread);
         }
         if had_hole && self.queue.is_empty() {
             self.at_once = true;
@@ -385,28 +385,28 @@ impl Receiver {
     }
 
     /// `tcp_data_queue_ofo`.
-    fn take_out_of_order(&mut self, now: Time, first: u64, end: u64) -> Option<Ack> {
+    fn take_out_of_order(&mut self, now: Time, first: u64, end: u64) -> Option<AckSegment> {
         self.counts.out_of_order += end - first;
-        let (added, flush) = self.queue.add(first, end);
-        self.account();
+        let (added, flush) = self.queue.add_range(first, end);
+        self.account_memory();
         if added == 0 {
             self.at_once |= self.queue.duplicate.is_some();
         }
-        let wanted = self.tuning.out_of_order(self.behind());
+        let wanted = self.tuning.out_of_order(self.out_of_order_bytes());
         self.grow_buffer(wanted);
         self.learn_share();
         self.grow_window((end - first) * self.mss);
         if flush && self.held > 0 {
-            return Some(self.acknowledge(now));
+            return Some(self.send_ack(now));
         }
         None
     }
 
     /// `tcp_event_data_recv`.
-    fn received(&mut self, now: Time, bytes: u64) {
+    fn record_received(&mut self, now: Time, bytes: u64) {
         self.learn_share();
-        self.tuning.window_arrived(self.next * self.mss, self.window, self.clock.micros(now));
-        let tick = self.clock.ticks(now);
+        self.tuning.window_arrived(self.next * self.mss, self.window, self.clock.micros_at(now));
+        let tick = self.clock.ticks_at(now);
         let least = self.clock.ticks_in(MIN_DELAY);
         let gap = tick.saturating_sub(self.last_received);
         if gap <= least / 2 {
@@ -474,30 +474,30 @@ impl Receiver {
     }
 
     /// `__tcp_ack_snd_check`.
-    fn answer(&mut self, now: Time) -> Option<Ack> {
+    fn acknowledge_if_due(&mut self, now: Time) -> Option<AckSegment> {
         let unacknowledged = (self.next - self.acknowledged) * self.mss;
         let second = unacknowledged > self.mss && self.select_window() >= self.window;
         if second || self.quick > 0 || self.at_once {
-            return Some(self.acknowledge(now));
+            return Some(self.send_ack(now));
         }
         if self.queue.is_empty() {
             self.delay_ack(now);
             return None;
         }
-        self.hold(now)
+        self.hold_ack(now)
     }
 
     /// Joins acknowledgements that only report more of the same (`tcp_comp_sack_…`).
-    fn hold(&mut self, now: Time) -> Option<Ack> {
+    fn hold_ack(&mut self, now: Time) -> Option<AckSegment> {
         if self.held >= MAX_HELD {
-            return Some(self.acknowledge(now));
+            return Some(self.send_ack(now));
         }
         if self.repeated.0 != self.next {
             self.repeated = (self.next, 0);
         }
         if self.repeated.1 < NEVER_HELD {
             self.repeated.1 += 1;
-            return Some(self.acknowledge(now));
+            return Some(self.send_ack(now));
         }
         self.held += 1;
         if self.held_until.is_none() {
@@ -518,13 +518,13 @@ impl Receiver {
             let least = self.clock.ticks_in(MIN_DELAY);
             let by_rtt = self.clock.ticks_in(self.handshake_rtt8 >> 3).max(least);
             let delay = self.delay.min(by_rtt).min(self.clock.ticks_in(MAX_DELAY));
-            self.delayed_until = Some(self.clock.timer(now, delay));
+            self.delayed_until = Some(self.clock.timer_expiry(now, delay));
         }
     }
 
     /// Returns true if reading has at least doubled the window (`tcp_cleanup_rbuf`).
-    fn opens(&mut self) -> bool {
-        let now = self.offered();
+    fn has_doubled_window(&mut self) -> bool {
+        let now = self.offered_window();
         if 2 * now > self.clamp {
             return false;
         }
@@ -533,7 +533,7 @@ impl Receiver {
     }
 
     /// `tcp_receive_window`.
-    fn offered(&self) -> u64 {
+    fn offered_window(&self) -> u64 {
         (self.acknowledged * self.mss + self.window).saturating_sub(self.next * self.mss)
     }
 
@@ -573,8 +573,8 @@ impl Receiver {
     }
 
     /// `tcp_send_ack` and `tcp_select_window`: what was offered is never taken back.
-    fn acknowledge(&mut self, now: Time) -> Ack {
-        let offered = self.offered();
+    fn send_ack(&mut self, now: Time) -> AckSegment {
+        let offered = self.offered_window();
         let new = self.select_window();
         self.window = if new < offered { self.in_units(offered) } else { new };
         self.acknowledged = self.next;
@@ -588,11 +588,11 @@ impl Receiver {
         self.held_until = None;
         self.delayed_until = None;
         self.counts.acks += 1;
-        Ack {
+        AckSegment {
             next: self.next,
             window: ByteCount::new(self.window.min(self.max_window) >> self.window_scale << self.window_scale),
-            blocks: self.queue.blocks(self.next, self.max_blocks),
-            stamp: self.clock.stamp(now),
+            blocks: self.queue.sack_blocks(self.next, self.max_blocks),
+            stamp: self.clock.timestamp_at(now),
             echo: self.recent,
         }
     }

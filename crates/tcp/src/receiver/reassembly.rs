@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::packet::Blocks;
+use crate::packet::SackBlocks;
 
 /// `TCP_NUM_SACKS`.
 const MAX_LISTED: usize = 4;
@@ -29,37 +29,37 @@ impl Reassembly {
         self.runs.is_empty()
     }
 
-    pub(super) fn segments(&self) -> u64 {
+    pub(super) fn segment_count(&self) -> u64 {
         self.segments
     }
 
     /// The end of the highest segment that has arrived.
-    pub(super) fn end(&self) -> Option<u64> {
+    pub(super) fn highest_end(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.end)
     }
 
     /// Takes in the segments from `start` up to `end`. Returns the number that was not there yet, and whether a held
     /// acknowledgement is to go out first (`tcp_data_queue_ofo`, `tcp_sack_new_ofo_skb`).
-    pub(super) fn add(&mut self, start: u64, end: u64) -> (u64, bool) {
-        let added = self.insert(start, end);
+    pub(super) fn add_range(&mut self, start: u64, end: u64) -> (u64, bool) {
+        let added = self.insert_range(start, end);
         if added < end - start {
             self.duplicate = Some((start, end));
         }
         if added == 0 {
             return (0, false);
         }
-        (added, self.list(start, end))
+        (added, self.record_block(start, end))
     }
 
-    fn insert(&mut self, start: u64, end: u64) -> u64 {
-        let added = self.lengthen(start, end).unwrap_or_else(|| self.join(start, end));
+    fn insert_range(&mut self, start: u64, end: u64) -> u64 {
+        let added = self.lengthen_run(start, end).unwrap_or_else(|| self.join_runs(start, end));
         self.segments += added;
         added
     }
 
     /// Lengthens the run that the segments continue, as most do, where they touch no other. Returns the number of those
     /// that were not there yet.
-    fn lengthen(&mut self, start: u64, end: u64) -> Option<u64> {
+    fn lengthen_run(&mut self, start: u64, end: u64) -> Option<u64> {
         let (first, until) = self.runs.range_mut(..=end).next_back()?;
         if *first > start || *until < start {
             return None;
@@ -71,7 +71,7 @@ impl Reassembly {
     }
 
     /// Makes one run of the segments and of all that they touch. Returns the number of those that were not there yet.
-    fn join(&mut self, start: u64, end: u64) -> u64 {
+    fn join_runs(&mut self, start: u64, end: u64) -> u64 {
         let (mut first, mut last, mut there) = (start, end, 0);
         if let Some((&before, &until)) = self.runs.range(..=start).next_back()
             && until >= start
@@ -90,7 +90,7 @@ impl Reassembly {
         end - start - there
     }
 
-    fn list(&mut self, start: u64, end: u64) -> bool {
+    fn record_block(&mut self, start: u64, end: u64) -> bool {
         let touching = self.listed.iter().position(|&(first, last)| start <= last && first <= end);
         let place = touching.unwrap_or(self.listed.len());
         let mut block = (start, end);
@@ -113,7 +113,7 @@ impl Reassembly {
 
     /// Takes away what is in order when everything before `next` has arrived; returns the segment that is missing then
     /// (`tcp_ofo_queue`, `tcp_sack_remove`).
-    pub(super) fn take(&mut self, next: u64) -> u64 {
+    pub(super) fn take_in_order(&mut self, next: u64) -> u64 {
         let mut next = next;
         while let Some(run) = self.runs.first_entry() {
             if *run.key() > next {
@@ -128,8 +128,8 @@ impl Reassembly {
     }
 
     /// The blocks of an acknowledgement of `next`, at most `most`; that of what arrived twice is reported once.
-    pub(super) fn blocks(&mut self, next: u64, most: usize) -> Blocks {
-        let mut blocks = Blocks::default();
+    pub(super) fn sack_blocks(&mut self, next: u64, most: usize) -> SackBlocks {
+        let mut blocks = SackBlocks::default();
         for block in self.duplicate.take().into_iter().chain(self.listed.iter().copied()).take(most) {
             blocks.push(next, block);
         }
@@ -146,22 +146,22 @@ mod tests {
     fn the_newest_block_comes_first_and_blocks_grow_together() {
         let mut queue = Reassembly::default();
         for (start, end) in [(10, 12), (20, 22), (30, 32), (12, 14)] {
-            queue.add(start, end);
+            queue.add_range(start, end);
         }
-        assert_eq!(queue.blocks(5, 3).of(5).collect::<Vec<_>>(), [(10, 14), (30, 32), (20, 22)]);
-        queue.add(14, 20);
-        assert_eq!(queue.blocks(5, 3).of(5).collect::<Vec<_>>(), [(10, 22), (30, 32)]);
-        assert_eq!((queue.take(10), queue.segments()), (22, 2));
-        assert_eq!(queue.blocks(22, 3).of(22).collect::<Vec<_>>(), [(30, 32)]);
+        assert_eq!(queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(), [(10, 14), (30, 32), (20, 22)]);
+        queue.add_range(14, 20);
+        assert_eq!(queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(), [(10, 22), (30, 32)]);
+        assert_eq!((queue.take_in_order(10), queue.segment_count()), (22, 2));
+        assert_eq!(queue.sack_blocks(22, 3).block_ranges(22).collect::<Vec<_>>(), [(30, 32)]);
     }
 
     #[test]
     fn what_arrives_twice_is_reported_once_and_first() {
         let mut queue = Reassembly::default();
-        queue.add(10, 12);
-        assert_eq!(queue.add(10, 12), (0, false));
-        assert_eq!(queue.blocks(5, 3).of(5).collect::<Vec<_>>(), [(10, 12), (10, 12)]);
-        assert_eq!(queue.blocks(5, 3).of(5).collect::<Vec<_>>(), [(10, 12)]);
+        queue.add_range(10, 12);
+        assert_eq!(queue.add_range(10, 12), (0, false));
+        assert_eq!(queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(), [(10, 12), (10, 12)]);
+        assert_eq!(queue.sack_blocks(5, 3).block_ranges(5).collect::<Vec<_>>(), [(10, 12)]);
     }
 
     proptest! {
@@ -171,11 +171,11 @@ mod tests {
             let mut there = std::collections::BTreeSet::new();
             for (start, count) in parts {
                 let new = (start..start + count).filter(|segment| there.insert(*segment)).count() as u64;
-                prop_assert_eq!(queue.add(start, start + count).0, new);
-                prop_assert_eq!(queue.segments(), there.len() as u64);
-                prop_assert_eq!(queue.end(), there.last().map(|last| last + 1));
+                prop_assert_eq!(queue.add_range(start, start + count).0, new);
+                prop_assert_eq!(queue.segment_count(), there.len() as u64);
+                prop_assert_eq!(queue.highest_end(), there.last().map(|last| last + 1));
             }
-            let next = queue.take(1);
+            let next = queue.take_in_order(1);
             prop_assert!(!there.contains(&next) && (1..next).all(|segment| there.contains(&segment)) || next == 1);
         }
     }

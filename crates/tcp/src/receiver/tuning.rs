@@ -4,7 +4,7 @@ use fullpipe_record::KernelVersion;
 
 /// The rules by which a kernel lets receive buffers grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Autotuning {
+pub enum AutotuningRules {
     /// Never: `tcp_moderate_rcvbuf` is off, or a program fixed the buffer.
     Off,
     /// Before 6.16: four times of what was read in a round trip while that grows.
@@ -17,9 +17,9 @@ pub enum Autotuning {
     GrowingFarAway,
 }
 
-impl Autotuning {
+impl AutotuningRules {
     /// The rules of a kernel, for a buffer that it tunes.
-    pub fn of(kernel: KernelVersion) -> Self {
+    pub fn for_kernel(kernel: KernelVersion) -> Self {
         let since = |minor| kernel >= KernelVersion::new(6, minor);
         if since(19) {
             Self::GrowingFarAway
@@ -34,7 +34,7 @@ impl Autotuning {
 
     /// The window for `copied` bytes that were read in a round trip of `rtt` microseconds, `before` in the one before,
     /// with `behind` bytes out of order (`tcp_rcvbuf_grow`).
-    fn window(self, copied: u64, before: u64, behind: u64, rtt: u64, mss: u64) -> u64 {
+    fn receive_window(self, copied: u64, before: u64, behind: u64, rtt: u64, mss: u64) -> u64 {
         const LOW_RTT: u64 = 1_000;
         let grown = |window: u64| {
             let more = u128::from(window) * u128::from(copied.saturating_sub(before)) / u128::from(before.max(1));
@@ -56,8 +56,8 @@ impl Autotuning {
 
 /// The measurements that the growth follows.
 #[derive(Debug, Clone)]
-pub(super) struct Tuning {
-    rules: Autotuning,
+pub(super) struct BufferTuning {
+    rules: AutotuningRules,
     mss: u64,
     /// `rcvq_space`: bytes read in the last round trip, bytes read when it began, and when that was.
     pub(super) space: u64,
@@ -69,9 +69,9 @@ pub(super) struct Tuning {
     window: (u64, u64),
 }
 
-impl Tuning {
+impl BufferTuning {
     /// Of a connection that advertises a window since a time.
-    pub(super) const fn new(rules: Autotuning, mss: u64, space: u64, window: (u64, u64)) -> Self {
+    pub(super) const fn new(rules: AutotuningRules, mss: u64, space: u64, window: (u64, u64)) -> Self {
         Self { rules, mss, space, read: 0, at: window.1, rtt8: 0, window }
     }
 
@@ -90,8 +90,8 @@ impl Tuning {
 
     /// Takes a round-trip time by a stamp that came back (`tcp_rcv_rtt_measure_ts`). While data is unread, the program
     /// is part of it (since 6.16, as is the preference for the least).
-    pub(super) fn measured(&mut self, sample: u64, unread: bool) {
-        let careful = self.rules >= Autotuning::Doubling;
+    pub(super) fn measure_rtt(&mut self, sample: u64, unread: bool) {
+        let careful = self.rules >= AutotuningRules::Doubling;
         if sample == 0 {
             return;
         }
@@ -111,11 +111,11 @@ impl Tuning {
         behind: u64,
         [arrived, now]: [u64; 2],
     ) -> Option<u64> {
-        let now = if self.rules >= Autotuning::GrowingFarAway { arrived } else { now };
+        let now = if self.rules >= AutotuningRules::GrowingFarAway { arrived } else { now };
         if self.rtt8 == 0 || now.saturating_sub(self.at) < self.rtt8 >> 3 {
             return None;
         }
-        let unread = if self.rules >= Autotuning::Doubling { received.saturating_sub(read) } else { 0 };
+        let unread = if self.rules >= AutotuningRules::Doubling { received.saturating_sub(read) } else { 0 };
         let copied = (read - self.read).saturating_sub(unread);
         self.read = read;
         self.at = now;
@@ -128,15 +128,15 @@ impl Tuning {
 
     /// The window for the same rate, where data arrives out of order (since 6.16).
     pub(super) fn out_of_order(&self, behind: u64) -> Option<u64> {
-        if self.rules < Autotuning::Doubling {
+        if self.rules < AutotuningRules::Doubling {
             return None;
         }
         self.window_for(self.space, self.space, behind)
     }
 
     fn window_for(&self, copied: u64, before: u64, behind: u64) -> Option<u64> {
-        let window = self.rules.window(copied, before, behind, self.rtt8 >> 3, self.mss);
-        (self.rules > Autotuning::Off).then_some(window)
+        let window = self.rules.receive_window(copied, before, behind, self.rtt8 >> 3, self.mss);
+        (self.rules > AutotuningRules::Off).then_some(window)
     }
 }
 
@@ -147,40 +147,40 @@ mod tests {
     #[test]
     fn each_age_has_its_rules() {
         for (kernel, rules) in [
-            ("5.15.0", Autotuning::Generous),
-            ("6.15.3", Autotuning::Generous),
-            ("6.16.0", Autotuning::Doubling),
-            ("6.17.9", Autotuning::Doubling),
-            ("6.18.44", Autotuning::Growing),
-            ("7.0", Autotuning::GrowingFarAway),
+            ("5.15.0", AutotuningRules::Generous),
+            ("6.15.3", AutotuningRules::Generous),
+            ("6.16.0", AutotuningRules::Doubling),
+            ("6.17.9", AutotuningRules::Doubling),
+            ("6.18.44", AutotuningRules::Growing),
+            ("7.0", AutotuningRules::GrowingFarAway),
         ] {
-            assert_eq!(Autotuning::of(kernel.parse().unwrap()), rules, "{kernel}");
+            assert_eq!(AutotuningRules::for_kernel(kernel.parse().unwrap()), rules, "{kernel}");
         }
     }
 
     #[test]
     fn windows_when_the_rate_doubles_and_when_it_stays() {
         for (rules, doubled, same) in [
-            (Autotuning::Generous, 3 * (200_000 + 16_000), 200_000 + 16_000),
-            (Autotuning::Doubling, 200_000, 200_000),
-            (Autotuning::Growing, 600_000, 200_000),
+            (AutotuningRules::Generous, 3 * (200_000 + 16_000), 200_000 + 16_000),
+            (AutotuningRules::Doubling, 200_000, 200_000),
+            (AutotuningRules::Growing, 600_000, 200_000),
         ] {
-            assert_eq!(rules.window(100_000, 50_000, 0, 50_000, 1_000), doubled, "{rules:?}");
-            assert_eq!(rules.window(100_000, 100_000, 0, 50_000, 1_000), same, "{rules:?}");
+            assert_eq!(rules.receive_window(100_000, 50_000, 0, 50_000, 1_000), doubled, "{rules:?}");
+            assert_eq!(rules.receive_window(100_000, 100_000, 0, 50_000, 1_000), same, "{rules:?}");
         }
-        assert_eq!(Autotuning::GrowingFarAway.window(100_000, 50_000, 7, 500, 1_000), 300_007);
+        assert_eq!(AutotuningRules::GrowingFarAway.receive_window(100_000, 50_000, 7, 500, 1_000), 300_007);
     }
 
     #[test]
     fn a_round_trip_is_the_time_of_a_window_and_never_longer_than_its_shortest() {
-        let mut tuning = Tuning::new(Autotuning::Growing, 1_000, 10_000, (11_000, 1_000));
+        let mut tuning = BufferTuning::new(AutotuningRules::Growing, 1_000, 10_000, (11_000, 1_000));
         tuning.window_arrived(10_000, 10_000, 90_000);
         assert_eq!(tuning.rtt8, 0);
         tuning.window_arrived(11_000, 20_000, 101_000);
         assert_eq!(tuning.rtt8 >> 3, 100_000);
         tuning.window_arrived(31_000, 20_000, 301_000);
         assert_eq!(tuning.rtt8 >> 3, 100_000);
-        tuning.measured(60_000, false);
+        tuning.measure_rtt(60_000, false);
         assert_eq!(tuning.rtt8 >> 3, 60_000);
         assert_eq!(tuning.after_read(30_000, 30_000, 0, [0, 60_999]), None);
         assert_eq!(tuning.after_read(30_000, 30_000, 0, [0, 61_000]), Some(60_000 + 2 * 120_000));

@@ -2,9 +2,9 @@
 
 use fullpipe_units::{ByteCount, SegCount, Time};
 
-use super::chrono::Limit;
+use super::chrono::SenderLimit;
 use super::output::MAX_TRAIN_BYTES;
-use super::{Sender, State};
+use super::{RecoveryState, Sender};
 
 /// Headers, and the structures that the kernel keeps of a packet (`SKB_TRUESIZE`): `skb_shared_info`, `sk_buff`.
 const PACKET_COSTS: u64 = 832;
@@ -13,7 +13,7 @@ const PACKET_BYTES: u64 = 16 * 1024;
 
 /// Room in a send buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum BufferRoom {
     /// A write would take nothing.
     None,
     /// A write would take something (`sk_stream_memory_free`).
@@ -69,7 +69,7 @@ impl Sender {
     /// that wrote less than it had waits for room from then on.
     pub fn write(&mut self, now: Time, bytes: ByteCount) -> ByteCount {
         self.check_program();
-        let taken = bytes.get().min(self.free());
+        let taken = bytes.get().min(self.writable_bytes());
         if taken < bytes.get() {
             self.buffer.no_space = true;
         }
@@ -77,33 +77,33 @@ impl Sender {
             self.restart_after_idle(now);
             self.buffer.written += taken;
             self.buffer.segments = self.buffer.written / self.mss;
-            self.chrono.start(Limit::Busy, self.clock.nanos(now));
+            self.chrono.start(SenderLimit::Busy, self.clock.nanos_at(now));
             self.pass.pending = true;
         }
         ByteCount::new(taken)
     }
 
     /// Ends the stream: what is less than a segment is sent, too.
-    pub fn finish(&mut self) {
+    pub fn finish_stream(&mut self) {
         self.buffer.segments = self.buffer.written.div_ceil(self.mss);
         self.pass.pending = true;
     }
 
     /// Returns the room that a program finds for more.
     #[inline]
-    pub fn room(&self) -> Room {
-        let queued = self.queued();
+    pub fn free_room(&self) -> BufferRoom {
+        let queued = self.queued_bytes();
         if self.buffer.size.saturating_sub(queued) >= queued >> 1 {
-            Room::Third
+            BufferRoom::Third
         } else if queued < self.buffer.size {
-            Room::Little
+            BufferRoom::Little
         } else {
-            Room::None
+            BufferRoom::None
         }
     }
 
     /// Returns the bytes that the program has written.
-    pub fn written(&self) -> ByteCount {
+    pub fn written_bytes(&self) -> ByteCount {
         ByteCount::new(self.buffer.written)
     }
 
@@ -117,7 +117,7 @@ impl Sender {
 
     /// Returns true if two of the longest trains wait, and something is on its way whose acknowledgement lets them go.
     pub fn has_plenty(&self) -> bool {
-        self.board.out() > 0 && self.unsent_bytes() >= 2 * MAX_TRAIN_BYTES
+        self.board.packets_out() > 0 && self.unsent_bytes() >= 2 * MAX_TRAIN_BYTES
     }
 
     /// Returns true if everything that was written is acknowledged.
@@ -127,9 +127,9 @@ impl Sender {
 
     /// `sk_wmem_queued`.
     #[inline]
-    pub(super) fn queued(&self) -> u64 {
+    pub(super) fn queued_bytes(&self) -> u64 {
         let unsent = self.unsent_bytes();
-        let packets = self.board.chunks() + unsent.div_ceil(self.buffer.packet);
+        let packets = self.board.chunk_count() + unsent.div_ceil(self.buffer.packet);
         self.buffer.written.saturating_sub(self.buffer.acknowledged) + packets * PACKET_COSTS
     }
 
@@ -138,28 +138,28 @@ impl Sender {
     }
 
     pub(super) fn unsent_bytes(&self) -> u64 {
-        self.buffer.written.saturating_sub(self.board.next() * self.mss)
+        self.buffer.written.saturating_sub(self.board.next_segment() * self.mss)
     }
 
     /// Segments that wait.
-    pub(super) fn unsent(&self) -> u64 {
-        self.buffer.segments.saturating_sub(self.board.next())
+    pub(super) fn unsent_segments(&self) -> u64 {
+        self.buffer.segments.saturating_sub(self.board.next_segment())
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        self.unsent() > 0
+        self.unsent_segments() > 0
     }
 
     /// Bytes that a write takes: packets while the buffer is not exceeded, so the last may exceed it.
-    fn free(&self) -> u64 {
-        let free = self.buffer.size.saturating_sub(self.queued());
+    fn writable_bytes(&self) -> u64 {
+        let free = self.buffer.size.saturating_sub(self.queued_bytes());
         free.div_ceil(self.buffer.packet + PACKET_COSTS) * self.buffer.packet
     }
 
     /// `tcp_sndbuf_expand`: two windows, three under BBR.
     pub(super) fn expand_buffer(&mut self) {
-        let windows = if self.control.bbr().is_some() { 3 } else { 2 };
-        let segments = self.window.cwnd.max(crate::window::Window::INITIAL).max(self.reordering + 1);
+        let windows = if self.control.as_bbr().is_some() { 3 } else { 2 };
+        let segments = self.window.cwnd.max(crate::window::CongestionWindow::INITIAL).max(self.reordering + 1);
         let wanted = windows * segments * self.buffer.per_segment;
         if self.buffer.size < wanted {
             self.buffer.size = wanted.min(self.buffer.max).max(self.buffer.size);
@@ -174,9 +174,9 @@ impl Sender {
         if self.board.in_flight() < self.window.cwnd {
             self.expand_buffer();
         }
-        if self.room() == Room::Third {
+        if self.free_room() == BufferRoom::Third {
             self.buffer.no_space = false;
-            self.chrono.stop(Limit::Buffer, false, self.clock.nanos(now));
+            self.chrono.stop(SenderLimit::Buffer, false, self.clock.nanos_at(now));
         }
     }
 
@@ -184,22 +184,22 @@ impl Sender {
     fn check_program(&mut self) {
         let in_flight = self.board.in_flight();
         if self.unsent_bytes() < self.mss && in_flight < self.window.cwnd && !self.board.has_to_resend() {
-            self.delivery.limit(in_flight);
+            self.delivery.mark_app_limited(in_flight);
         }
     }
 
     /// A window that was not used for a timeout is used no more (`tcp_slow_start_after_idle_check`, RFC 2861).
     fn restart_after_idle(&mut self, now: Time) {
-        if self.board.out() > 0 || self.control.bbr().is_some() {
+        if self.board.packets_out() > 0 || self.control.as_bbr().is_some() {
             return;
         }
-        let ticks = self.clock.ticks(now);
+        let ticks = self.clock.ticks_at(now);
         let mut idle = ticks.saturating_sub(self.last_sent);
         if idle <= self.timeout {
             return;
         }
         self.window.ssthresh = self.current_ssthresh();
-        let least = crate::window::Window::INITIAL.min(self.window.cwnd);
+        let least = crate::window::CongestionWindow::INITIAL.min(self.window.cwnd);
         while idle > self.timeout && self.window.cwnd > least {
             idle -= self.timeout;
             self.window.cwnd >>= 1;
@@ -210,26 +210,27 @@ impl Sender {
 
     /// The second half of `tcp_cwnd_validate`.
     pub(super) fn validate_window(&mut self, now: Time, limited: bool) {
-        let (acknowledged, next, out) = (self.board.acknowledged(), self.board.next(), self.board.out());
+        let (acknowledged, next, out) =
+            (self.board.acknowledged_segments(), self.board.next_segment(), self.board.packets_out());
         self.window.note_use(limited, acknowledged, next, out);
-        let ticks = self.clock.ticks(now);
+        let ticks = self.clock.ticks_at(now);
         if self.window.is_limiting() {
             self.used = (0, ticks);
             return;
         }
         self.used.0 = self.used.0.max(out);
-        if ticks.saturating_sub(self.used.1) >= self.timeout && self.control.bbr().is_none() {
+        if ticks.saturating_sub(self.used.1) >= self.timeout && self.control.as_bbr().is_none() {
             self.shrink_unused(ticks);
         }
         if !self.has_unsent() && self.buffer.no_space {
-            self.chrono.start(Limit::Buffer, self.clock.nanos(now));
+            self.chrono.start(SenderLimit::Buffer, self.clock.nanos_at(now));
         }
     }
 
     /// `tcp_cwnd_application_limited`.
     fn shrink_unused(&mut self, ticks: u64) {
-        if self.state == State::Open && !self.buffer.no_space {
-            let used = self.used.0.max(crate::window::Window::INITIAL);
+        if self.state == RecoveryState::Open && !self.buffer.no_space {
+            let used = self.used.0.max(crate::window::CongestionWindow::INITIAL);
             if used < self.window.cwnd {
                 self.window.ssthresh = self.current_ssthresh();
                 self.window.cwnd = u64::midpoint(self.window.cwnd, used);

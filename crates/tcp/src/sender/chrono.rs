@@ -3,7 +3,7 @@
 use fullpipe_units::Span;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Limit {
+pub(super) enum SenderLimit {
     /// Data was outstanding or waiting.
     Busy,
     /// The other end's window held it back.
@@ -14,34 +14,34 @@ pub(super) enum Limit {
 
 /// Three stop watches of which at most one runs; that of being busy is the sum of all.
 #[derive(Debug, Clone)]
-pub(super) struct Chrono {
-    running: Option<Limit>,
+pub(super) struct LimitChronograph {
+    running: Option<SenderLimit>,
     since: u64,
     spent: [u64; 3],
 }
 
-impl Chrono {
+impl LimitChronograph {
     pub(super) const fn new(now: u64) -> Self {
         Self { running: None, since: now, spent: [0; 3] }
     }
 
     /// A limit takes precedence over the ones before it.
-    pub(super) fn start(&mut self, limit: Limit, now: u64) {
+    pub(super) fn start(&mut self, limit: SenderLimit, now: u64) {
         if Some(limit) > self.running {
-            self.set(Some(limit), now);
+            self.set_running(Some(limit), now);
         }
     }
 
     /// Ends `limit`: the connection is busy, or, if `idle`, is not.
-    pub(super) fn stop(&mut self, limit: Limit, idle: bool, now: u64) {
+    pub(super) fn stop(&mut self, limit: SenderLimit, idle: bool, now: u64) {
         if idle {
-            self.set(None, now);
-        } else if self.running == Some(limit) && limit != Limit::Busy {
-            self.set(Some(Limit::Busy), now);
+            self.set_running(None, now);
+        } else if self.running == Some(limit) && limit != SenderLimit::Busy {
+            self.set_running(Some(SenderLimit::Busy), now);
         }
     }
 
-    fn set(&mut self, running: Option<Limit>, now: u64) {
+    fn set_running(&mut self, running: Option<SenderLimit>, now: u64) {
         if let Some(limit) = self.running {
             self.spent[limit as usize] += now.saturating_sub(self.since);
         }
@@ -50,7 +50,7 @@ impl Chrono {
     }
 
     /// Busy, held by the window, held by the buffer; up to `now`.
-    pub(super) fn spent(&self, now: u64) -> [Span; 3] {
+    pub(super) fn limit_times(&self, now: u64) -> [Span; 3] {
         let mut spent = self.spent;
         if let Some(limit) = self.running {
             spent[limit as usize] += now.saturating_sub(self.since);
@@ -66,13 +66,13 @@ mod tests {
 
     #[test]
     fn what_holds_a_connection_back_is_part_of_its_busy_time() {
-        let mut chrono = Chrono::new(0);
-        chrono.start(Limit::Busy, 1_000_000);
-        chrono.start(Limit::Window, 2_000_000);
-        chrono.start(Limit::Busy, 2_500_000);
-        chrono.stop(Limit::Buffer, false, 2_600_000);
-        chrono.stop(Limit::Window, false, 4_000_000);
-        chrono.stop(Limit::Busy, true, 9_000_000);
-        assert_eq!(chrono.spent(20_000_000), [8, 2, 0].map(Span::from_millis));
+        let mut chrono = LimitChronograph::new(0);
+        chrono.start(SenderLimit::Busy, 1_000_000);
+        chrono.start(SenderLimit::Window, 2_000_000);
+        chrono.start(SenderLimit::Busy, 2_500_000);
+        chrono.stop(SenderLimit::Buffer, false, 2_600_000);
+        chrono.stop(SenderLimit::Window, false, 4_000_000);
+        chrono.stop(SenderLimit::Busy, true, 9_000_000);
+        assert_eq!(chrono.limit_times(20_000_000), [8, 2, 0].map(Span::from_millis));
     }
 }

@@ -3,8 +3,8 @@
 use fullpipe_record::{CongestionState, SocketMemory, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
-use super::{Sender, State};
-use crate::window::Window;
+use super::{RecoveryState, Sender};
+use crate::window::CongestionWindow;
 
 /// `TCP_ESTABLISHED` and `TCP_CLOSE`.
 const ESTABLISHED: u8 = 1;
@@ -13,13 +13,13 @@ const CLOSED: u8 = 7;
 impl Sender {
     /// Returns the figures that `TCP_INFO` would at `now`; fields that a sender of bulk data does
     /// not change are `None`.
-    pub fn info(&self, now: Time) -> TcpInfo {
-        let micros = self.clock.micros(now);
-        let [busy, rwnd_limited, sndbuf_limited] = self.chrono.spent(self.clock.nanos(now));
+    pub fn tcp_info(&self, now: Time) -> TcpInfo {
+        let micros = self.clock.micros_at(now);
+        let [busy, rwnd_limited, sndbuf_limited] = self.chrono.limit_times(self.clock.nanos_at(now));
         let ago = |at: u64| Some(Span::from_micros(micros.saturating_sub(at)));
         let segments = |count: u64| Some(SegCount::new(count));
         let bytes = |count: u64| Some(ByteCount::new(count));
-        let sent = self.board.next() * self.mss + self.counts.retransmitted * self.mss;
+        let sent = self.board.next_segment() * self.mss + self.counts.retransmitted * self.mss;
         TcpInfo {
             state: Some(if self.is_dead { CLOSED } else { ESTABLISHED }),
             congestion_state: Some(self.congestion_state()),
@@ -31,25 +31,26 @@ impl Sender {
             app_limited: self.delivery.last.map(|(_, _, limited)| limited),
             rto: Some(Span::from_micros(self.clock.micros_in(self.timeout))),
             snd_mss: bytes(self.mss),
-            unacked: segments(self.board.out()),
+            unacked: segments(self.board.packets_out()),
             sacked: segments(self.board.sacked),
             lost: segments(self.board.lost),
             retrans: segments(self.board.retransmitted),
             since_data_sent: ago(self.counts.last_data_at),
             since_ack_received: ago(self.counts.last_ack_at),
-            rtt: Some(Span::from_micros(self.rtt.smoothed())),
+            rtt: Some(Span::from_micros(self.rtt.smoothed_rtt())),
             rtt_variation: Some(Span::from_micros(self.rtt.variation)),
-            ssthresh: Some(SegCount::new(self.window.ssthresh)).filter(|_| self.window.ssthresh < Window::UNSET),
+            ssthresh: Some(SegCount::new(self.window.ssthresh))
+                .filter(|_| self.window.ssthresh < CongestionWindow::UNSET),
             cwnd: segments(self.window.cwnd),
             reordering: segments(self.reordering),
             total_retrans: segments(self.counts.retransmitted),
-            pacing_rate: rate(self.pacing_rate),
-            max_pacing_rate: self.max_pacing_rate.and_then(rate),
+            pacing_rate: limited_rate(self.pacing_rate),
+            max_pacing_rate: self.max_pacing_rate.and_then(limited_rate),
             bytes_acked: bytes(self.buffer.acknowledged.min(self.buffer.written)),
             segs_out: segments(self.counts.data_segments_out),
             segs_in: segments(self.counts.acks_in),
             not_sent: bytes(self.unsent_bytes()),
-            min_rtt: Some(Span::from_micros(self.min_rtt.get())),
+            min_rtt: Some(Span::from_micros(self.min_rtt.best_value())),
             data_segs_out: segments(self.counts.data_segments_out),
             delivery_rate: self.delivery_rate(),
             busy: Some(busy),
@@ -69,32 +70,32 @@ impl Sender {
     }
 
     /// Returns the memory of the socket.
-    pub fn memory(&self) -> SocketMemory {
+    pub fn socket_memory(&self) -> SocketMemory {
         SocketMemory {
             sndbuf: ByteCount::new(self.send_buffer_size()),
-            wmem_queued: ByteCount::new(self.queued()),
+            wmem_queued: ByteCount::new(self.queued_bytes()),
             ..SocketMemory::default()
         }
     }
 
     fn congestion_state(&self) -> CongestionState {
         match self.state {
-            State::Open => CongestionState::Open,
-            State::Disorder => CongestionState::Disorder,
-            State::Reduced => CongestionState::Cwr,
-            State::Recovery => CongestionState::Recovery,
-            State::Loss => CongestionState::Loss,
+            RecoveryState::Open => CongestionState::Open,
+            RecoveryState::Disorder => CongestionState::Disorder,
+            RecoveryState::Reduced => CongestionState::Cwr,
+            RecoveryState::Recovery => CongestionState::Recovery,
+            RecoveryState::Loss => CongestionState::Loss,
         }
     }
 
     /// `tcp_compute_delivery_rate`.
     fn delivery_rate(&self) -> Option<BitRate> {
         let (segments, micros, _) = self.delivery.last?;
-        Some(BitRate::of(ByteCount::new(segments * self.mss), Span::from_micros(micros)))
+        Some(BitRate::from_bytes_in(ByteCount::new(segments * self.mss), Span::from_micros(micros)))
     }
 }
 
 /// Of so many bytes a second; none where that is no limit.
-fn rate(bytes: u64) -> Option<BitRate> {
+fn limited_rate(bytes: u64) -> Option<BitRate> {
     bytes.checked_mul(8).filter(|_| bytes > 0).map(BitRate::from_bps)
 }

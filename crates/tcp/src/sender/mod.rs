@@ -9,18 +9,18 @@ mod timers;
 
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
-use crate::clock::{Clock, Stamp};
-use crate::control::{Bbr, CongestionControl, Control, Cubic, Outcome};
-use crate::filter::Filter;
-use crate::packet::Ack;
-use crate::rack::{Rack, Tally};
-use crate::rate::{Delivery, RateSample, RoundTrip};
+use crate::clock::{HostClock, TimestampValue};
+use crate::control::{Bbr, CongestionControl, ControlState, Cubic, RecoveryPhase};
+use crate::filter::MinMaxFilter;
+use crate::packet::AckSegment;
+use crate::rack::{AckTally, RackState};
+use crate::rate::{DeliveryRate, RateSample, RoundTrip};
 use crate::scoreboard::Scoreboard;
-use crate::window::{Moment, Window};
-pub use buffer::Room;
+use crate::window::{CongestionWindow, ConnectionMoment};
+pub use buffer::BufferRoom;
 use buffer::SendBuffer;
-use chrono::Chrono;
-use timers::Timer;
+use chrono::LimitChronograph;
+use timers::SenderTimer;
 
 /// Least round-trip times count for 300 s (`tcp_min_rtt_wlen`).
 const MIN_RTT_SECONDS: u64 = 300;
@@ -29,7 +29,7 @@ const MIN_RTT_SECONDS: u64 = 300;
 #[derive(Debug, Clone)]
 pub struct SenderSetup {
     /// Clocks of its host.
-    pub clock: Clock,
+    pub clock: HostClock,
     /// Payload of a segment.
     pub mss: ByteCount,
     /// Segments that are handed to the network as one, at most: 1 where nothing below TCP cuts trains.
@@ -49,14 +49,14 @@ pub struct SenderSetup {
     /// True if packets carry timestamps.
     pub timestamps: bool,
     /// The stamp of the last packet that came from the other end.
-    pub echo: Stamp,
+    pub echo: TimestampValue,
     /// Seed for what falls to chance.
     pub seed: u64,
 }
 
 /// State of loss recovery (`icsk_ca_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum State {
+enum RecoveryState {
     Open,
     Disorder,
     Reduced,
@@ -72,22 +72,22 @@ enum State {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of the kernel's structure of a connection")]
 pub struct Sender {
-    clock: Clock,
+    clock: HostClock,
     mss: u64,
     longest_train: u64,
     max_pacing_rate: Option<u64>,
     window_scale: Option<u8>,
     board: Scoreboard,
-    window: Window,
-    control: Control,
-    state: State,
-    rack: Rack,
+    window: CongestionWindow,
+    control: ControlState,
+    state: RecoveryState,
+    rack: RackState,
     rtt: RoundTrip,
-    min_rtt: Filter,
-    delivery: Delivery,
+    min_rtt: MinMaxFilter,
+    delivery: DeliveryRate,
     buffer: SendBuffer,
-    chrono: Chrono,
-    timer: Option<Timer>,
+    chrono: LimitChronograph,
+    timer: Option<SenderTimer>,
     /// `icsk_backoff`: by how much the timer is longer, in powers of two.
     backoff: u32,
     /// `icsk_retransmits`: timeouts since something was last acknowledged.
@@ -107,7 +107,7 @@ pub struct Sender {
     /// `undo_retrans`: retransmissions that were not shown to be needless; none where there was none yet.
     undo_left: Option<u64>,
     /// `retrans_stamp`: the stamp of the first retransmission.
-    resent_at: Option<Stamp>,
+    resent_at: Option<TimestampValue>,
     /// `tlp_high_seq`, and whether the probe was a retransmission.
     probe: Option<(u64, bool)>,
     /// True if the probe is to be sent.
@@ -130,25 +130,25 @@ pub struct Sender {
     /// `tcp_wstamp_ns`: when the last train was sent, or the next may be.
     departs_at: u64,
     /// The latest stamp of the other end.
-    echo: Stamp,
+    echo: TimestampValue,
     timestamps: bool,
     /// The stamp that the last acknowledgement sent back, if packets carry timestamps.
-    last_echo: Option<Stamp>,
+    last_echo: Option<TimestampValue>,
     /// Segments left of the packet at the head of the queue, and of the one behind it.
     head: [u64; 2],
-    pass: output::Pass,
+    pass: output::SendPass,
     /// `snd_cwnd_used` and `snd_cwnd_stamp`, a tick.
     used: (u64, u64),
     /// `lsndtime`, a tick.
     last_sent: u64,
     /// True if the next train waits for its pace.
     waits_for_pace: bool,
-    counts: Counts,
+    counts: SenderCounts,
 }
 
 /// Counters of a connection.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
+struct SenderCounts {
     data_segments_out: u64,
     retransmitted: u64,
     lost: u64,
@@ -170,8 +170,8 @@ impl Sender {
         let clock = setup.clock;
         let handshake = setup.handshake.as_micros().max(1);
         let rtt = RoundTrip::new(handshake);
-        let timeout = clock.ticks_in(rtt.timeout());
-        let window = Window::new(Window::INITIAL);
+        let timeout = clock.ticks_in(rtt.retransmission_timeout());
+        let window = CongestionWindow::new(CongestionWindow::INITIAL);
         let mut sender = Self {
             clock,
             mss: setup.mss.get().max(1),
@@ -180,14 +180,14 @@ impl Sender {
             window_scale: setup.window_scale,
             board: Scoreboard::default(),
             window,
-            control: Control::Reno,
-            state: State::Open,
-            rack: Rack::new(),
+            control: ControlState::Reno,
+            state: RecoveryState::Open,
+            rack: RackState::new(),
             rtt,
-            min_rtt: Filter::new(clock.ticks(now), handshake),
-            delivery: Delivery::default(),
+            min_rtt: MinMaxFilter::new(clock.ticks_at(now), handshake),
+            delivery: DeliveryRate::default(),
             buffer: SendBuffer::new(setup.buffer, setup.mss, setup.longest_train),
-            chrono: Chrono::new(clock.nanos(now)),
+            chrono: LimitChronograph::new(clock.nanos_at(now)),
             timer: None,
             backoff: 0,
             timeouts: 0,
@@ -214,13 +214,13 @@ impl Sender {
             departs_at: 0,
             echo: setup.echo,
             timestamps: setup.timestamps,
-            last_echo: setup.timestamps.then(|| clock.stamp(now)),
+            last_echo: setup.timestamps.then(|| clock.timestamp_at(now)),
             head: [0; 2],
-            pass: output::Pass::default(),
-            used: (0, clock.ticks(now)),
-            last_sent: clock.ticks(now),
+            pass: output::SendPass::default(),
+            used: (0, clock.ticks_at(now)),
+            last_sent: clock.ticks_at(now),
             waits_for_pace: false,
-            counts: Counts::default(),
+            counts: SenderCounts::default(),
         };
         sender.control = sender.begin_control(now, setup.control, [setup.seed, handshake]);
         sender.expand_buffer();
@@ -233,61 +233,63 @@ impl Sender {
     /// (`tcp_reinit_congestion_control`): the window stays as it is, and what the other one had learnt is lost. `seed`
     /// is for what falls to chance.
     pub fn use_congestion(&mut self, now: Time, control: CongestionControl, seed: u64) {
-        self.control = self.begin_control(now, control, [seed, self.min_rtt.get()]);
+        self.control = self.begin_control(now, control, [seed, self.min_rtt.best_value()]);
         self.prior_ssthresh = 0;
-        if self.control.bbr().is_some() {
+        if self.control.as_bbr().is_some() {
             // `bbr_init`
-            self.window.ssthresh = Window::UNSET;
+            self.window.ssthresh = CongestionWindow::UNSET;
         }
         self.update_pacing_rate();
         self.pass.pending = true;
     }
 
     /// A congestion control from now on (`init`). BBR begins with the least round-trip time so far, in microseconds.
-    fn begin_control(&self, now: Time, control: CongestionControl, [seed, least_rtt]: [u64; 2]) -> Control {
+    fn begin_control(&self, now: Time, control: CongestionControl, [seed, least_rtt]: [u64; 2]) -> ControlState {
         match control {
-            CongestionControl::Reno => Control::Reno,
-            CongestionControl::Cubic => Control::Cubic(Cubic::new(self.clock.hz(), &self.moment(now))),
-            CongestionControl::Bbr => Control::Bbr(Box::new(Bbr::new(
-                self.clock.hz(),
+            CongestionControl::Reno => ControlState::Reno,
+            CongestionControl::Cubic => {
+                ControlState::Cubic(Cubic::new(self.clock.ticks_per_second(), &self.moment_at(now)))
+            }
+            CongestionControl::Bbr => ControlState::Bbr(Box::new(Bbr::new(
+                self.clock.ticks_per_second(),
                 self.mss,
                 self.max_pacing_rate.unwrap_or(u64::MAX),
                 seed,
                 least_rtt,
-                &self.situation(now),
+                &self.bbr_situation(now),
             ))),
         }
     }
 
     /// The first message, of `rtt` microseconds. A window that is not in use does not grow by it, but BBR's does.
     fn take_greeting(&mut self, now: Time, rtt: u64) {
-        let micros = self.clock.micros(now);
-        self.delivery.limit(0);
-        let sent = self.delivery.sent(micros.saturating_sub(rtt), true);
-        self.delivery.limit(1);
+        let micros = self.clock.micros_at(now);
+        self.delivery.mark_app_limited(0);
+        let sent = self.delivery.record_sent_segment(micros.saturating_sub(rtt), true);
+        self.delivery.mark_app_limited(1);
         self.delivery.delivered = 1;
         let mut sample = RateSample::new(1);
         (sample.acked, sample.rtt) = (1, Some(rtt));
-        sample.deliver(&mut self.delivery.first_sent, sent, 0);
-        self.delivery.finish(&mut sample, micros, rtt);
-        let situation = self.situation(now);
-        if let Control::Bbr(bbr) = &mut self.control {
-            self.window.cwnd = bbr.acknowledged(&sample, &situation).cwnd;
+        sample.record_delivery(&mut self.delivery.first_sent, sent, 0);
+        self.delivery.finish_sample(&mut sample, micros, rtt);
+        let situation = self.bbr_situation(now);
+        if let ControlState::Bbr(bbr) = &mut self.control {
+            self.window.cwnd = bbr.process_ack(&sample, &situation).cwnd;
         }
     }
 
     /// Takes in an acknowledgement that arrives at `now` (`tcp_ack`).
-    pub fn acknowledged(&mut self, now: Time, ack: &Ack) {
+    pub fn receive_ack(&mut self, now: Time, ack: &AckSegment) {
         if self.is_dead {
             return;
         }
         self.clock.read(now);
         self.counts.acks_in += 1;
-        self.counts.last_ack_at = self.clock.micros(now);
-        if ack.next < self.board.acknowledged() {
+        self.counts.last_ack_at = self.clock.micros_at(now);
+        if ack.next < self.board.acknowledged_segments() {
             return self.take_old(now, ack);
         }
-        if ack.next > self.board.next() {
+        if ack.next > self.board.next_segment() {
             return;
         }
         self.echo = self.echo.max(ack.stamp);
@@ -295,25 +297,25 @@ impl Sender {
         self.pass.pending = true;
         self.pass.new_only = false;
         self.new_data_first = false;
-        let prior_acknowledged = self.board.acknowledged();
+        let prior_acknowledged = self.board.acknowledged_segments();
         let prior_highest = self.board.highest_sacked();
         let lost = self.counts.lost;
-        let mut tally = self.tally(now, ack);
+        let mut tally = self.tally_ack(now, ack);
         self.take_window(ack, &mut tally);
         self.take_blocks(ack, prior_acknowledged, &mut tally);
         self.take_number(now, ack, prior_highest, &mut tally);
         self.rack = tally.rack;
         self.delivery.first_sent = tally.first_sent;
-        self.rack.adjust(&tally.sample, self.delivery.delivered);
+        self.rack.adjust_window(&tally.sample, self.delivery.delivered);
         self.take_probe_answer(ack, &tally);
         if self.is_dubious(&tally) {
-            self.recover(now, prior_acknowledged, &mut tally);
+            self.process_losses(now, prior_acknowledged, &mut tally);
         }
         if tally.set_timer {
             self.set_timer(now);
         }
         tally.sample.losses = self.counts.lost - lost;
-        self.delivery.finish(&mut tally.sample, self.clock.micros(now), self.min_rtt.get());
+        self.delivery.finish_sample(&mut tally.sample, self.clock.micros_at(now), self.min_rtt.best_value());
         self.control_congestion(now, &tally);
     }
 
@@ -329,18 +331,18 @@ impl Sender {
 
     /// Returns the segments that the other end has acknowledged.
     pub fn acknowledged_segments(&self) -> u64 {
-        self.board.acknowledged()
+        self.board.acknowledged_segments()
     }
 
     /// Returns the number of retransmitted segments.
-    pub fn retransmits(&self) -> SegCount {
+    pub fn retransmitted_segments(&self) -> SegCount {
         SegCount::new(self.counts.retransmitted)
     }
 
-    fn tally(&self, now: Time, ack: &Ack) -> Tally {
-        Tally {
-            now: self.clock.micros(now),
-            min_rtt: self.min_rtt.get(),
+    fn tally_ack(&self, now: Time, ack: &AckSegment) -> AckTally {
+        AckTally {
+            now: self.clock.micros_at(now),
+            min_rtt: self.min_rtt.best_value(),
             rack: self.rack,
             sample: RateSample::new(self.board.in_flight()),
             first_sent: self.delivery.first_sent,
@@ -350,7 +352,7 @@ impl Sender {
             again: false,
             sacked: None,
             reordered_from: u64::MAX,
-            advanced: ack.next > self.board.acknowledged(),
+            advanced: ack.next > self.board.acknowledged_segments(),
             data_sacked: false,
             original: false,
             duplicate: false,
@@ -362,10 +364,10 @@ impl Sender {
     }
 
     /// An acknowledgement that a later one overtook counts for what arrived twice, at most.
-    fn take_old(&mut self, now: Time, ack: &Ack) {
-        let mut tally = self.tally(now, ack);
-        let acknowledged = self.board.acknowledged();
-        if ack.blocks.of(ack.next).next().is_some_and(|(_, end)| end <= ack.next) {
+    fn take_old(&mut self, now: Time, ack: &AckSegment) {
+        let mut tally = self.tally_ack(now, ack);
+        let acknowledged = self.board.acknowledged_segments();
+        if ack.blocks.block_ranges(ack.next).next().is_some_and(|(_, end)| end <= ack.next) {
             self.take_blocks(ack, acknowledged, &mut tally);
             self.rack.duplicate_seen = tally.rack.duplicate_seen;
         }
@@ -373,7 +375,7 @@ impl Sender {
 
     /// `tcp_may_update_window`, `tcp_ack_update_window`: its end may be before the one that was announced, as where a
     /// device changes the scale.
-    fn take_window(&mut self, ack: &Ack, tally: &mut Tally) {
+    fn take_window(&mut self, ack: &AckSegment, tally: &mut AckTally) {
         let window = ack.window.get();
         if tally.advanced || window > self.snd_wnd || window == 0 {
             tally.window_changed = window != self.snd_wnd;
@@ -384,12 +386,12 @@ impl Sender {
     }
 
     /// `tcp_sacktag_write_queue`.
-    fn take_blocks(&mut self, ack: &Ack, prior_acknowledged: u64, tally: &mut Tally) {
+    fn take_blocks(&mut self, ack: &AckSegment, prior_acknowledged: u64, tally: &mut AckTally) {
         if ack.blocks.is_empty() {
             return;
         }
         let mut blocks = [(0, 0); 4];
-        for (slot, block) in blocks.iter_mut().zip(ack.blocks.of(ack.next)) {
+        for (slot, block) in blocks.iter_mut().zip(ack.blocks.block_ranges(ack.next)) {
             *slot = block;
         }
         let [first, second, ..] = blocks;
@@ -401,27 +403,27 @@ impl Sender {
         let news = &mut blocks[usize::from(repeated)..count];
         news.sort_unstable();
         for &(start, end) in news.iter() {
-            let end = end.min(self.board.next());
-            if end > start.max(self.board.acknowledged()) {
+            let end = end.min(self.board.next_segment());
+            if end > start.max(self.board.acknowledged_segments()) {
                 self.take_block(start, end, tally);
             }
         }
-        if tally.data_sacked && (self.state != State::Loss || self.undo_from.is_some()) {
+        if tally.data_sacked && (self.state != RecoveryState::Loss || self.undo_from.is_some()) {
             self.check_reordering(tally.reordered_from, self.board.highest_sacked());
             tally.reordered_from = u64::MAX;
         }
     }
 
-    fn take_block(&mut self, start: u64, end: u64, tally: &mut Tally) {
+    fn take_block(&mut self, start: u64, end: u64, tally: &mut AckTally) {
         let mut highest = self.board.highest_sacked();
-        self.board.sack(start, end, |part| {
-            tally.sack(&part, highest);
+        self.board.sack_range(start, end, |part| {
+            tally.record_sacked(&part, highest);
             highest = highest.max(part.end);
         });
     }
 
     /// `tcp_check_dsack` and `tcp_dsack_seen`.
-    fn take_duplicate(&mut self, (start, end): (u64, u64), prior_acknowledged: u64, tally: &mut Tally) {
+    fn take_duplicate(&mut self, (start, end): (u64, u64), prior_acknowledged: u64, tally: &mut AckTally) {
         let segments = end.saturating_sub(start);
         if segments == 0 || segments * self.mss > self.snd_wnd.max(self.mss) {
             return;
@@ -442,9 +444,11 @@ impl Sender {
     }
 
     /// `tcp_clean_rtx_queue`, and the round-trip times that follow.
-    fn take_number(&mut self, now: Time, ack: &Ack, prior_highest: u64, tally: &mut Tally) {
+    fn take_number(&mut self, now: Time, ack: &AckSegment, prior_highest: u64, tally: &mut AckTally) {
         if tally.advanced {
-            self.board.acknowledge(ack.next, |part| tally.acknowledge(&part, Clock::stamp_at(part.sent.at)));
+            self.board.acknowledge_before(ack.next, |part| {
+                tally.record_acknowledged(&part, HostClock::stamp_at(part.sent.at))
+            });
             self.buffer.acknowledged = ack.next * self.mss;
         }
         // What arrived twice was delivered, too (`sack_delivered`).
@@ -457,7 +461,7 @@ impl Sender {
             if tally.reordered_from < prior_highest {
                 self.check_reordering(tally.reordered_from, prior_highest);
             }
-            if self.board.out() == 0 {
+            if self.board.packets_out() == 0 {
                 self.timer = None;
             }
         } else if let (Some((first, _)), Some(head)) = (tally.sacked, self.board.head_sent_at()) {
@@ -467,8 +471,8 @@ impl Sender {
     }
 
     /// `tcp_ack_update_rtt`.
-    fn take_round_trip(&mut self, now: Time, tally: &mut Tally) {
-        let micros = self.clock.micros(now);
+    fn take_round_trip(&mut self, now: Time, tally: &mut AckTally) {
+        let micros = self.clock.micros_at(now);
         let since = |at: u64| micros.saturating_sub(at).max(1);
         let by_number = tally.acked.filter(|_| !tally.again).map(|(first, _)| since(first));
         let by_block = tally.sacked.map(|(first, _)| since(first));
@@ -477,30 +481,30 @@ impl Sender {
         let Some(sample) = by_number.or(by_block) else {
             return self.take_round_trip_by_stamp(now, tally);
         };
-        let ticks = self.clock.ticks(now);
-        self.min_rtt.lower(MIN_RTT_SECONDS * self.clock.hz(), ticks, latest.unwrap_or(sample));
+        let ticks = self.clock.ticks_at(now);
+        self.min_rtt.lower_min(MIN_RTT_SECONDS * self.clock.ticks_per_second(), ticks, latest.unwrap_or(sample));
         self.take_sample(sample);
         if let Some(latest) = latest {
-            let moment = self.moment(now);
-            self.control.measured(latest, &mut self.window, &moment);
+            let moment = self.moment_at(now);
+            self.control.measure_rtt(latest, &mut self.window, &moment);
         }
     }
 
     /// Of segments that were sent twice, the stamp shows which copy was answered, in milliseconds.
-    fn take_round_trip_by_stamp(&mut self, now: Time, tally: &mut Tally) {
+    fn take_round_trip_by_stamp(&mut self, now: Time, tally: &mut AckTally) {
         let Some(echo) = tally.echo.filter(|_| tally.advanced) else { return };
-        let sample = self.clock.stamp(now).since(echo).max(1) * 1_000;
+        let sample = self.clock.timestamp_at(now).millis_since(echo).max(1) * 1_000;
         tally.sample.rtt = Some(sample);
-        self.min_rtt.lower(MIN_RTT_SECONDS * self.clock.hz(), self.clock.ticks(now), sample);
+        self.min_rtt.lower_min(MIN_RTT_SECONDS * self.clock.ticks_per_second(), self.clock.ticks_at(now), sample);
         self.take_sample(sample);
-        let moment = self.moment(now);
-        self.control.measured(sample, &mut self.window, &moment);
+        let moment = self.moment_at(now);
+        self.control.measure_rtt(sample, &mut self.window, &moment);
     }
 
     /// A round trip was measured: the timeout is as if there never was one.
     fn take_sample(&mut self, micros: u64) {
-        self.rtt.take(micros, self.board.acknowledged(), self.board.next());
-        self.timeout = self.clock.ticks_in(self.rtt.timeout());
+        self.rtt.add_sample(micros, self.board.acknowledged_segments(), self.board.next_segment());
+        self.timeout = self.clock.ticks_in(self.rtt.retransmission_timeout());
         self.backoff = 0;
     }
 
@@ -514,81 +518,81 @@ impl Sender {
     }
 
     /// `tcp_cong_control`.
-    fn control_congestion(&mut self, now: Time, tally: &Tally) {
-        if self.control.bbr().is_some() {
+    fn control_congestion(&mut self, now: Time, tally: &AckTally) {
+        if self.control.as_bbr().is_some() {
             return self.follow_bbr(now, tally);
         }
-        if self.state == State::Recovery || self.state == State::Reduced {
-            self.reduce(tally.sample.acked, tally.sample.losses, tally.advanced);
+        if self.state == RecoveryState::Recovery || self.state == RecoveryState::Reduced {
+            self.reduce_window(tally.sample.acked, tally.sample.losses, tally.advanced);
         } else if self.may_grow(tally) {
-            self.control.grow(&mut self.window, tally.sample.acked, self.clock.ticks(now));
-            self.used.1 = self.clock.ticks(now);
+            self.control.grow_window(&mut self.window, tally.sample.acked, self.clock.ticks_at(now));
+            self.used.1 = self.clock.ticks_at(now);
         }
         self.update_pacing_rate();
     }
 
-    fn follow_bbr(&mut self, now: Time, tally: &Tally) {
-        let situation = self.situation(now);
-        if let Control::Bbr(bbr) = &mut self.control {
-            let steering = bbr.acknowledged(&tally.sample, &situation);
+    fn follow_bbr(&mut self, now: Time, tally: &AckTally) {
+        let situation = self.bbr_situation(now);
+        if let ControlState::Bbr(bbr) = &mut self.control {
+            let steering = bbr.process_ack(&tally.sample, &situation);
             self.window.cwnd = steering.cwnd;
             self.window.ssthresh = steering.ssthresh.unwrap_or(self.window.ssthresh);
             self.pacing_rate = bbr.pacing_rate;
             if steering.ignore_rates {
-                self.delivery.limit(situation.in_flight);
+                self.delivery.mark_app_limited(situation.in_flight);
             }
         }
     }
 
     /// `tcp_may_raise_cwnd`.
-    fn may_grow(&self, tally: &Tally) -> bool {
+    fn may_grow(&self, tally: &AckTally) -> bool {
         tally.advanced || (self.reordering > INITIAL_REORDERING && tally.data_sacked)
     }
 
     /// `tcp_update_pacing_rate`: twice the window a round trip in slow start, 1.2 times behind it.
     fn update_pacing_rate(&mut self) {
-        if let Some(bbr) = self.control.bbr() {
+        if let Some(bbr) = self.control.as_bbr() {
             self.pacing_rate = bbr.pacing_rate;
             return;
         }
         let percent = if self.window.cwnd < self.window.ssthresh / 2 { 200 } else { 120 };
-        let bytes = self.mss * self.window.cwnd.max(self.board.out());
+        let bytes = self.mss * self.window.cwnd.max(self.board.packets_out());
         // Segments of 1448 bytes fit this up to a window of 800 million.
         let rate = bytes.saturating_mul(80_000 * percent) / self.rtt.smoothed8;
         self.pacing_rate = rate.min(self.max_pacing_rate.unwrap_or(u64::MAX));
     }
 
     fn is_paced(&self) -> bool {
-        self.max_pacing_rate.is_some() || self.control.bbr().is_some()
+        self.max_pacing_rate.is_some() || self.control.as_bbr().is_some()
     }
 
-    fn moment(&self, now: Time) -> Moment {
-        Moment {
-            micros: self.clock.micros(now),
-            ticks: self.clock.ticks(now),
-            acknowledged: self.board.acknowledged(),
-            next: self.board.next(),
+    fn moment_at(&self, now: Time) -> ConnectionMoment {
+        ConnectionMoment {
+            micros: self.clock.micros_at(now),
+            ticks: self.clock.ticks_at(now),
+            acknowledged: self.board.acknowledged_segments(),
+            next: self.board.next_segment(),
             pacing_rate: self.pacing_rate,
             is_paced: self.is_paced(),
         }
     }
 
-    fn situation(&self, now: Time) -> crate::control::Situation {
-        crate::control::Situation {
-            micros: self.clock.micros(now),
-            ticks: self.clock.ticks(now),
-            departs_in: self.departs_at.saturating_sub(self.clock.nanos(now)),
+    fn bbr_situation(&self, now: Time) -> crate::control::BbrSituation {
+        crate::control::BbrSituation {
+            micros: self.clock.micros_at(now),
+            ticks: self.clock.ticks_at(now),
+            departs_in: self.departs_at.saturating_sub(self.clock.nanos_at(now)),
             delivered: self.delivery.delivered,
             delivered_at: self.delivery.delivered_at,
             lost: self.counts.lost,
             in_flight: self.board.in_flight(),
             cwnd: self.window.cwnd,
             outcome: match self.state {
-                State::Open | State::Disorder | State::Reduced => Outcome::Fine,
-                State::Recovery => Outcome::Recovering,
-                State::Loss => Outcome::TimedOut,
+                RecoveryState::Open | RecoveryState::Disorder | RecoveryState::Reduced => RecoveryPhase::Fine,
+                RecoveryState::Recovery => RecoveryPhase::Recovering,
+                RecoveryState::Loss => RecoveryPhase::TimedOut,
             },
-            smoothed_rtt: self.rtt.smoothed(),
+            smoothed_rtt: self.rtt.smoothed_rtt(),
         }
     }
 }

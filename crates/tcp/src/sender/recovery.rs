@@ -2,40 +2,43 @@
 
 use fullpipe_units::Time;
 
-use super::{INITIAL_REORDERING, Sender, State};
-use crate::control::Control;
-use crate::packet::Ack;
-use crate::rack::{Rack, Tally};
+use super::{INITIAL_REORDERING, RecoveryState, Sender};
+use crate::control::ControlState;
+use crate::packet::AckSegment;
+use crate::rack::{AckTally, RackState};
 use crate::scoreboard::LossRule;
-use crate::window::Window;
+use crate::window::CongestionWindow;
 
 impl Sender {
     /// `tcp_ack_is_dubious`.
-    pub(super) fn is_dubious(&self, tally: &Tally) -> bool {
-        self.state != State::Open || tally.data_sacked || tally.duplicate || !(tally.advanced || tally.window_changed)
+    pub(super) fn is_dubious(&self, tally: &AckTally) -> bool {
+        self.state != RecoveryState::Open
+            || tally.data_sacked
+            || tally.duplicate
+            || !(tally.advanced || tally.window_changed)
     }
 
     /// `tcp_fastretrans_alert`.
-    pub(super) fn recover(&mut self, now: Time, prior_acknowledged: u64, tally: &mut Tally) {
-        if self.state == State::Open {
+    pub(super) fn process_losses(&mut self, now: Time, prior_acknowledged: u64, tally: &mut AckTally) {
+        if self.state == RecoveryState::Open {
             self.resent_at = None;
-        } else if self.board.acknowledged() >= self.high {
+        } else if self.board.acknowledged_segments() >= self.high {
             self.end_episode();
         }
         match self.state {
-            State::Recovery => self.go_on_recovering(now, prior_acknowledged, tally),
-            State::Loss => {
+            RecoveryState::Recovery => self.go_on_recovering(now, prior_acknowledged, tally),
+            RecoveryState::Loss => {
                 self.process_loss(now, tally);
-                if self.state != State::Loss {
+                if self.state != RecoveryState::Loss {
                     self.count_timeout_time(tally.now);
                 }
                 let lost_again = self.identify_losses(now, tally);
-                if self.state == State::Open || lost_again {
+                if self.state == RecoveryState::Open || lost_again {
                     self.enter_if_lost();
                 }
             }
-            State::Open | State::Disorder | State::Reduced => {
-                if self.state <= State::Disorder {
+            RecoveryState::Open | RecoveryState::Disorder | RecoveryState::Reduced => {
+                if self.state <= RecoveryState::Disorder {
                     self.undo_by_duplicates(now);
                 }
                 self.identify_losses(now, tally);
@@ -47,20 +50,20 @@ impl Sender {
     /// The conditions under which a state ends.
     fn end_episode(&mut self) {
         match self.state {
-            State::Reduced if self.board.acknowledged() != self.high => {
+            RecoveryState::Reduced if self.board.acknowledged_segments() != self.high => {
                 self.end_reduction();
-                self.state = State::Open;
+                self.state = RecoveryState::Open;
             }
-            State::Recovery => {
+            RecoveryState::Recovery => {
                 self.undo_recovery();
-                let recovering = std::mem::replace(&mut self.state, State::Open);
+                let recovering = std::mem::replace(&mut self.state, RecoveryState::Open);
                 self.end_reduction_of(recovering);
             }
-            State::Open | State::Disorder | State::Reduced | State::Loss => {}
+            RecoveryState::Open | RecoveryState::Disorder | RecoveryState::Reduced | RecoveryState::Loss => {}
         }
     }
 
-    fn go_on_recovering(&mut self, now: Time, prior_acknowledged: u64, tally: &mut Tally) {
+    fn go_on_recovering(&mut self, now: Time, prior_acknowledged: u64, tally: &mut AckTally) {
         if tally.advanced && self.undo_partly(now, prior_acknowledged, tally) {
             return;
         }
@@ -68,7 +71,7 @@ impl Sender {
             self.try_to_open();
         }
         self.identify_losses(now, tally);
-        if self.state != State::Recovery && self.board.lost > 0 {
+        if self.state != RecoveryState::Recovery && self.board.lost > 0 {
             self.enter_recovery();
         }
     }
@@ -88,17 +91,17 @@ impl Sender {
         }
         self.prior_ssthresh = 0;
         self.begin_undo();
-        if !matches!(self.state, State::Reduced | State::Recovery) {
+        if !matches!(self.state, RecoveryState::Reduced | RecoveryState::Recovery) {
             self.prior_ssthresh = self.current_ssthresh();
             self.begin_reduction();
         }
-        self.state = State::Recovery;
+        self.state = RecoveryState::Recovery;
         self.counts.recoveries += 1;
     }
 
     /// `tcp_init_cwnd_reduction`.
     fn begin_reduction(&mut self) {
-        self.high = self.board.next();
+        self.high = self.board.next_segment();
         self.probe = None;
         self.window.count = 0;
         self.prior_cwnd = self.window.cwnd;
@@ -109,7 +112,7 @@ impl Sender {
 
     /// Proportional rate reduction (RFC 6937; `tcp_cwnd_reduction`, since 5.19 with the slow start part only where
     /// nothing more was lost).
-    pub(super) fn reduce(&mut self, acked: u64, lost: u64, advanced: bool) {
+    pub(super) fn reduce_window(&mut self, acked: u64, lost: u64, advanced: bool) {
         if acked == 0 || self.prior_cwnd == 0 {
             return;
         }
@@ -134,16 +137,16 @@ impl Sender {
         self.end_reduction_of(self.state);
     }
 
-    fn end_reduction_of(&mut self, state: State) {
-        let set = self.window.ssthresh < Window::UNSET;
-        if self.control.bbr().is_none() && set && (state == State::Reduced || self.undo_from.is_some()) {
+    fn end_reduction_of(&mut self, state: RecoveryState) {
+        let set = self.window.ssthresh < CongestionWindow::UNSET;
+        if self.control.as_bbr().is_none() && set && (state == RecoveryState::Reduced || self.undo_from.is_some()) {
             self.window.cwnd = self.window.ssthresh;
         }
     }
 
     /// `tcp_current_ssthresh`.
     pub(super) fn current_ssthresh(&self) -> u64 {
-        if matches!(self.state, State::Reduced | State::Recovery) {
+        if matches!(self.state, RecoveryState::Reduced | RecoveryState::Recovery) {
             self.window.ssthresh
         } else {
             self.window.ssthresh.max((self.window.cwnd >> 1) + (self.window.cwnd >> 2))
@@ -151,12 +154,12 @@ impl Sender {
     }
 
     /// `tcp_rack_mark_lost`. Returns whether retransmissions were lost again.
-    fn identify_losses(&mut self, now: Time, tally: &mut Tally) -> bool {
-        if self.board.out() == 0 || !self.rack.advanced {
+    fn identify_losses(&mut self, now: Time, tally: &mut AckTally) -> bool {
+        if self.board.packets_out() == 0 || !self.rack.advanced {
             return false;
         }
         self.rack.advanced = false;
-        let (again, wait) = self.detect(tally.now);
+        let (again, wait) = self.mark_losses(tally.now);
         if let Some(wait) = wait {
             self.wait_for_reordered(now, wait);
             tally.set_timer = false;
@@ -165,9 +168,9 @@ impl Sender {
     }
 
     /// Marks what is lost. Returns how many retransmissions are, and for how long others are waited for.
-    pub(super) fn detect(&mut self, micros: u64) -> (u64, Option<u64>) {
+    pub(super) fn mark_losses(&mut self, micros: u64) -> (u64, Option<u64>) {
         let rule = LossRule { newest: self.rack.newest, now: micros, after: self.rack.rtt + self.reordering_wait() };
-        let marked = self.board.detect(rule);
+        let marked = self.board.detect_losses(rule);
         self.counts.lost += marked.lost;
         (marked.again, marked.wait)
     }
@@ -175,40 +178,40 @@ impl Sender {
     /// `tcp_rack_reo_wnd`: none until something was reordered, if recovery is on or three segments arrived out of
     /// order.
     fn reordering_wait(&self) -> u64 {
-        if self.reorder_events == 0 && (self.state >= State::Recovery || self.board.sacked >= self.reordering) {
+        if self.reorder_events == 0 && (self.state >= RecoveryState::Recovery || self.board.sacked >= self.reordering) {
             return 0;
         }
-        ((self.min_rtt.get() >> 2) * self.rack.steps).min(self.rtt.smoothed())
+        ((self.min_rtt.best_value() >> 2) * self.rack.steps).min(self.rtt.smoothed_rtt())
     }
 
     /// The timer of reordered segments went off (`tcp_rack_reo_timeout`).
     pub(super) fn reordered_are_late(&mut self, now: Time) {
         let in_flight = self.board.in_flight();
         let lost = self.counts.lost;
-        let (_, wait) = self.detect(self.clock.micros(now));
-        if self.board.in_flight() != in_flight && self.state != State::Recovery {
+        let (_, wait) = self.mark_losses(self.clock.micros_at(now));
+        if self.board.in_flight() != in_flight && self.state != RecoveryState::Recovery {
             self.enter_recovery();
-            if self.control.bbr().is_none() {
-                self.reduce(1, self.counts.lost - lost, false);
+            if self.control.as_bbr().is_none() {
+                self.reduce_window(1, self.counts.lost - lost, false);
             }
         }
         // Rounding may let the timer of ticks come before the last of them is late.
         match wait {
             Some(wait) => self.wait_for_reordered(now, wait),
-            None => self.rearm(now),
+            None => self.rearm_retransmission(now),
         }
     }
 
     /// A timeout (`tcp_enter_loss`).
     pub(super) fn enter_loss(&mut self, now: Time) {
-        let micros = self.clock.micros(now);
-        let new = self.state < State::Recovery;
+        let micros = self.clock.micros_at(now);
+        let new = self.state < RecoveryState::Recovery;
         let rule = LossRule { newest: self.rack.newest, now: micros, after: self.rack.rtt };
         self.counts.lost += self.board.lose_all(rule);
         let first = self.timeouts == 0;
-        if self.state <= State::Disorder
-            || self.high <= self.board.acknowledged()
-            || (self.state == State::Loss && first)
+        if self.state <= RecoveryState::Disorder
+            || self.high <= self.board.acknowledged_segments()
+            || (self.state == RecoveryState::Loss && first)
         {
             self.prior_ssthresh = self.current_ssthresh();
             self.prior_cwnd = self.window.cwnd;
@@ -217,18 +220,18 @@ impl Sender {
         }
         self.window.cwnd = self.board.in_flight() + 1;
         self.window.count = 0;
-        self.used.1 = self.clock.ticks(now);
-        if self.state <= State::Disorder && self.board.sacked >= INITIAL_REORDERING {
+        self.used.1 = self.clock.ticks_at(now);
+        if self.state <= RecoveryState::Disorder && self.board.sacked >= INITIAL_REORDERING {
             self.reordering = self.reordering.min(INITIAL_REORDERING);
         }
-        self.state = State::Loss;
-        let (moment, situation) = (self.moment(now), self.situation(now));
+        self.state = RecoveryState::Loss;
+        let (moment, situation) = (self.moment_at(now), self.bbr_situation(now));
         match &mut self.control {
-            Control::Reno => {}
-            Control::Cubic(cubic) => cubic.timed_out(&moment),
-            Control::Bbr(bbr) => bbr.timed_out(&situation),
+            ControlState::Reno => {}
+            ControlState::Cubic(cubic) => cubic.timed_out(&moment),
+            ControlState::Bbr(bbr) => bbr.timed_out(&situation),
         }
-        self.high = self.board.next();
+        self.high = self.board.next_segment();
         self.probe = None;
         self.frto = new || !first;
         self.new_data_first = false;
@@ -242,25 +245,25 @@ impl Sender {
     /// Retransmits what is in flight: a router says that it was too big, and what follows is smaller. The window stays
     /// as it is (`tcp_simple_retransmit`).
     pub fn send_all_again(&mut self, now: Time) {
-        if self.board.out() == 0 {
+        if self.board.packets_out() == 0 {
             return;
         }
-        let rule = LossRule { newest: self.rack.newest, now: self.clock.micros(now), after: 0 };
+        let rule = LossRule { newest: self.rack.newest, now: self.clock.micros_at(now), after: 0 };
         self.counts.lost += self.board.lose_all(rule);
-        if self.state != State::Loss {
-            self.high = self.board.next();
+        if self.state != RecoveryState::Loss {
+            self.high = self.board.next_segment();
             self.window.ssthresh = self.current_ssthresh();
             self.prior_ssthresh = 0;
             self.undo_from = None;
-            self.state = State::Loss;
+            self.state = RecoveryState::Loss;
         }
         self.frto = false;
         self.pass.pending = true;
     }
 
     /// `tcp_process_loss`.
-    fn process_loss(&mut self, now: Time, tally: &Tally) {
-        let recovered = self.board.acknowledged() >= self.high;
+    fn process_loss(&mut self, now: Time, tally: &AckTally) {
+        let recovered = self.board.acknowledged_segments() >= self.high;
         if tally.advanced && self.may_undo() {
             return self.undo_loss(now);
         }
@@ -269,12 +272,12 @@ impl Sender {
             if tally.original {
                 return self.undo_loss(now);
             }
-            if self.board.next() > self.high {
+            if self.board.next_segment() > self.high {
                 if tally.data_sacked || !tally.advanced {
                     self.frto = false;
                 }
             } else if tally.advanced && !recovered {
-                self.high = self.board.next();
+                self.high = self.board.next_segment();
                 if self.has_sendable() {
                     self.new_data_first = true;
                     return;
@@ -284,7 +287,7 @@ impl Sender {
         }
         if recovered {
             self.undo_recovery();
-            self.state = State::Open;
+            self.state = RecoveryState::Open;
         }
     }
 
@@ -296,7 +299,7 @@ impl Sender {
 
     /// `tcp_init_undo`.
     fn begin_undo(&mut self) {
-        self.undo_from = Some(self.board.acknowledged());
+        self.undo_from = Some(self.board.acknowledged_segments());
         let probe = u64::from(self.probe.is_some_and(|(_, again)| again));
         self.undo_left = Some(self.board.retransmitted + probe).filter(|left| *left > 0);
     }
@@ -317,7 +320,7 @@ impl Sender {
             self.board.forget_losses();
         }
         if self.prior_ssthresh > 0 {
-            if self.control.bbr().is_none() {
+            if self.control.as_bbr().is_none() {
                 self.window.cwnd = self.window.cwnd.max(self.prior_cwnd);
             }
             self.window.ssthresh = self.window.ssthresh.max(self.prior_ssthresh);
@@ -327,9 +330,9 @@ impl Sender {
     }
 
     fn report_undo(&mut self, now: Time) {
-        let situation = self.situation(now);
-        if let Control::Bbr(bbr) = &mut self.control {
-            bbr.undone(&situation);
+        let situation = self.bbr_situation(now);
+        if let ControlState::Bbr(bbr) = &mut self.control {
+            bbr.undo_reduction(&situation);
         }
     }
 
@@ -347,7 +350,7 @@ impl Sender {
         self.undo_reduction(true);
         self.report_undo(now);
         self.timeouts = 0;
-        self.state = State::Open;
+        self.state = RecoveryState::Open;
     }
 
     /// `tcp_try_undo_dsack`.
@@ -355,14 +358,14 @@ impl Sender {
         if self.undo_from.is_none() || self.undo_left != Some(0) {
             return false;
         }
-        self.rack.persist = (self.rack.persist + 1).min(Rack::RECOVERIES);
+        self.rack.persist = (self.rack.persist + 1).min(RackState::RECOVERIES);
         self.undo_reduction(false);
         self.report_undo(now);
         true
     }
 
     /// `tcp_try_undo_partial`. Returns true if nothing more is to be marked or retransmitted for now.
-    fn undo_partly(&mut self, now: Time, prior_acknowledged: u64, tally: &Tally) -> bool {
+    fn undo_partly(&mut self, now: Time, prior_acknowledged: u64, tally: &AckTally) -> bool {
         if self.undo_from.is_none() || !self.was_delayed() {
             return false;
         }
@@ -385,7 +388,7 @@ impl Sender {
         if !self.any_resent() {
             self.resent_at = None;
         }
-        if self.state != State::Reduced {
+        if self.state != RecoveryState::Reduced {
             self.try_keep_open();
         }
     }
@@ -393,10 +396,10 @@ impl Sender {
     /// `tcp_try_keep_open`.
     fn try_keep_open(&mut self) {
         let out_of_order = self.board.sacked + self.board.lost > 0 || self.any_resent();
-        let state = if out_of_order { State::Disorder } else { State::Open };
+        let state = if out_of_order { RecoveryState::Disorder } else { RecoveryState::Open };
         if self.state != state {
             self.state = state;
-            self.high = self.board.next();
+            self.high = self.board.next_segment();
         }
     }
 
@@ -406,7 +409,7 @@ impl Sender {
     }
 
     /// The answer to a loss probe shows that something was lost, or not (`tcp_process_tlp_ack`).
-    pub(super) fn take_probe_answer(&mut self, ack: &Ack, tally: &Tally) {
+    pub(super) fn take_probe_answer(&mut self, ack: &AckSegment, tally: &AckTally) {
         let Some((high, again)) = self.probe else { return };
         if ack.next < high {
             return;
@@ -415,7 +418,7 @@ impl Sender {
             self.probe = None;
         } else if ack.next > high {
             self.begin_reduction();
-            self.state = State::Reduced;
+            self.state = RecoveryState::Reduced;
             self.end_reduction();
             self.try_keep_open();
         } else if !(tally.advanced || tally.window_changed || tally.data_sacked) {

@@ -2,19 +2,19 @@
 
 use fullpipe_wire::LinkType;
 
-use super::options::options;
-use crate::order::Order;
+use super::options::iter_options;
+use crate::order::ByteOrder;
 
 const RESOLUTION: u16 = 9;
 const OFFSET: u16 = 14;
 
 /// An interface as its packets need it.
 #[derive(Debug)]
-pub(super) struct Interface {
+pub(super) struct CaptureInterface {
     pub(super) link: LinkType,
     /// Bytes kept of each packet; zero where there is no limit.
     pub(super) snap_length: u32,
-    unit: Unit,
+    unit: TimeUnit,
     /// Seconds that are added to each time.
     offset: i64,
     /// Losses counted at packets, and the latest count for the interface.
@@ -22,16 +22,22 @@ pub(super) struct Interface {
     lost_in_all: u64,
 }
 
-impl Interface {
+impl CaptureInterface {
     /// Reads the body of an interface description block. `None` if it is too short.
-    pub(super) fn read(body: &[u8], order: Order) -> Option<Self> {
-        let (link, snap_length) = (LinkType(order.u16(body, 0)?), order.u32(body, 4)?);
-        let mut interface =
-            Self { link, snap_length, unit: Unit::of(6), offset: 0, lost_at_packets: 0, lost_in_all: 0 };
-        for (code, value) in options(body.get(8..).unwrap_or_default(), order) {
+    pub(super) fn parse_body(body: &[u8], order: ByteOrder) -> Option<Self> {
+        let (link, snap_length) = (LinkType(order.read_u16(body, 0)?), order.read_u32(body, 4)?);
+        let mut interface = Self {
+            link,
+            snap_length,
+            unit: TimeUnit::from_resolution(6),
+            offset: 0,
+            lost_at_packets: 0,
+            lost_in_all: 0,
+        };
+        for (code, value) in iter_options(body.get(8..).unwrap_or_default(), order) {
             match (code, value) {
-                (RESOLUTION, [resolution, ..]) => interface.unit = Unit::of(*resolution),
-                (OFFSET, value) => interface.offset = order.u64(value, 0).unwrap_or(0).cast_signed(),
+                (RESOLUTION, [resolution, ..]) => interface.unit = TimeUnit::from_resolution(*resolution),
+                (OFFSET, value) => interface.offset = order.read_u64(value, 0).unwrap_or(0).cast_signed(),
                 _ => {}
             }
         }
@@ -40,13 +46,13 @@ impl Interface {
 
     /// Returns the nanoseconds since 1970 for a time in the interface's unit, as far as 64 bits hold them.
     #[inline]
-    pub(super) fn nanos(&self, ticks: u64) -> u64 {
-        let nanos = self.unit.nanos(ticks).cast_signed() + i128::from(self.offset) * 1_000_000_000;
+    pub(super) fn ticks_to_nanos(&self, ticks: u64) -> u64 {
+        let nanos = self.unit.ticks_to_nanos(ticks).cast_signed() + i128::from(self.offset) * 1_000_000_000;
         nanos.clamp(0, u64::MAX.into()) as u64
     }
 
     /// Packets lost on this interface.
-    pub(super) fn lost(&self) -> u64 {
+    pub(super) fn lost_packets(&self) -> u64 {
         self.lost_at_packets.max(self.lost_in_all)
     }
 
@@ -63,7 +69,7 @@ impl Interface {
 
 /// The unit of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unit {
+enum TimeUnit {
     /// Nanoseconds per unit.
     Many(u64),
     /// Units per nanosecond.
@@ -72,9 +78,9 @@ enum Unit {
     Binary(u32),
 }
 
-impl Unit {
+impl TimeUnit {
     /// Returns the unit for a value of `if_tsresol`: a negative power of ten, or of two with the highest bit.
-    fn of(resolution: u8) -> Self {
+    fn from_resolution(resolution: u8) -> Self {
         let power = u32::from(resolution & 0x7F);
         match power {
             _ if resolution & 0x80 != 0 => Self::Binary(power),
@@ -85,7 +91,7 @@ impl Unit {
 
     /// Less than 2⁹⁴.
     #[inline]
-    fn nanos(self, ticks: u64) -> u128 {
+    fn ticks_to_nanos(self, ticks: u64) -> u128 {
         match self {
             Self::Many(nanos) => u128::from(ticks) * u128::from(nanos),
             Self::Fraction(units) => u128::from(ticks / units),
@@ -100,7 +106,7 @@ mod tests {
 
     #[test]
     fn units_of_either_base_give_nanoseconds() {
-        let nanos = |resolution, ticks| Unit::of(resolution).nanos(ticks);
+        let nanos = |resolution, ticks| TimeUnit::from_resolution(resolution).ticks_to_nanos(ticks);
         assert_eq!(nanos(6, 1_500_000), 1_500_000_000);
         assert_eq!(nanos(0, 3), 3_000_000_000);
         assert_eq!(nanos(9, 7), 7);

@@ -5,13 +5,13 @@ mod options;
 
 use std::ops::Range;
 
-use self::interface::Interface;
-use self::options::options;
-use crate::error::Fault;
-use crate::input::Input;
+use self::interface::CaptureInterface;
+use self::options::iter_options;
+use crate::error::CaptureFault;
+use crate::input::InputBuffer;
 use crate::notes::FileNotes;
-use crate::order::Order;
-use crate::record::{MAX_CAPTURED, Record};
+use crate::order::ByteOrder;
+use crate::record::{MAX_CAPTURED, PacketRecord};
 
 /// Types of blocks. That of a section reads the same in either order.
 const SECTION: u32 = 0x0A0D_0D0A;
@@ -36,39 +36,43 @@ const MAX_INTERFACES: usize = 4096;
 /// A file within a section.
 #[derive(Debug)]
 pub(crate) struct PcapNg {
-    order: Order,
+    order: ByteOrder,
     /// Interfaces of this section.
-    interfaces: Vec<Interface>,
+    interfaces: Vec<CaptureInterface>,
     /// Time of the packet before in nanoseconds since 1970, for packets without one.
     at: u64,
 }
 
 impl PcapNg {
     /// Returns `None` for a file of another format.
-    pub(crate) fn open(input: &mut Input, notes: &mut FileNotes) -> Result<Option<Self>, Fault> {
-        if Order::of(input.unread(), SECTION).is_none() {
+    pub(crate) fn open(input: &mut InputBuffer, notes: &mut FileNotes) -> Result<Option<Self>, CaptureFault> {
+        if ByteOrder::from_magic(input.buffered_bytes(), SECTION).is_none() {
             return Ok(None);
         }
-        if !input.fill(MIN_BLOCK)? {
-            return Err(Fault::NoCapture("it ends within its header"));
+        if !input.fill_buffer(MIN_BLOCK)? {
+            return Err(CaptureFault::NoCapture("it ends within its header"));
         }
-        if Order::of(&input.unread()[8..], ORDER_MAGIC).is_none() {
-            return Err(Fault::NoCapture("it begins as pcapng does, but its byte order is unknown"));
+        if ByteOrder::from_magic(&input.buffered_bytes()[8..], ORDER_MAGIC).is_none() {
+            return Err(CaptureFault::NoCapture("it begins as pcapng does, but its byte order is unknown"));
         }
         notes.format = "pcapng";
-        Ok(Some(Self { order: Order::Big, interfaces: Vec::new(), at: 0 }))
+        Ok(Some(Self { order: ByteOrder::Big, interfaces: Vec::new(), at: 0 }))
     }
 
     /// Reads up to the next packet. Returns `None` at the end of the file, which may be within a block.
-    pub(crate) fn next_record(&mut self, input: &mut Input, notes: &mut FileNotes) -> Result<Option<Record>, Fault> {
+    pub(crate) fn next_record(
+        &mut self,
+        input: &mut InputBuffer,
+        notes: &mut FileNotes,
+    ) -> Result<Option<PacketRecord>, CaptureFault> {
         loop {
-            let offset = input.offset();
-            let damaged = |reason: &str| Fault::Damaged { offset, reason: reason.to_owned() };
-            if !input.fill(MIN_BLOCK)? {
+            let offset = input.file_offset();
+            let damaged = |reason: &str| CaptureFault::Damaged { offset, reason: reason.to_owned() };
+            if !input.fill_buffer(MIN_BLOCK)? {
                 return Ok(None);
             }
             let (kind, length) =
-                self.block_head(input.unread()).ok_or_else(|| damaged("a section without byte order"))?;
+                self.block_head(input.buffered_bytes()).ok_or_else(|| damaged("a section without byte order"))?;
             // Some writers leave the padding out of the length.
             let padded = (length as usize).next_multiple_of(4);
             let is_known =
@@ -78,13 +82,13 @@ impl PcapNg {
                 return Err(absurd());
             }
             let unread = if is_known { 0 } else { padded - END };
-            if !input.skip(unread)? || !input.fill(padded - unread)? {
+            if !input.skip_bytes(unread)? || !input.fill_buffer(padded - unread)? {
                 // Rather a length that is wrong than a file that ends within so long a block.
                 return if padded > MAX_BLOCK { Err(absurd()) } else { Ok(None) };
             }
-            let block = input.take(padded - unread);
+            let block = input.take_bytes(padded - unread);
             let end = block.end - END;
-            if self.order.u32(input.taken(end..block.end), 0) != Some(length) {
+            if self.order.read_u32(input.taken_bytes(end..block.end), 0) != Some(length) {
                 return Err(damaged("a block whose two lengths differ"));
             }
             if !is_known {
@@ -92,10 +96,10 @@ impl PcapNg {
             }
             let body = block.start + 8..end;
             match kind {
-                SECTION => self.begin_section(input.taken(body))?,
-                INTERFACE => self.add_interface(input.taken(body), notes).map_err(damaged)?,
-                STATISTICS => self.read_statistics(input.taken(body), notes),
-                _ => return self.packet(kind, input, body, notes).map(Some).map_err(damaged),
+                SECTION => self.begin_section(input.taken_bytes(body))?,
+                INTERFACE => self.add_interface(input.taken_bytes(body), notes).map_err(damaged)?,
+                STATISTICS => self.read_statistics(input.taken_bytes(body), notes),
+                _ => return self.read_packet(kind, input, body, notes).map(Some).map_err(damaged),
             }
         }
     }
@@ -103,18 +107,18 @@ impl PcapNg {
     /// Returns type and length of the block that begins here, in the order of its section. `None` for a section
     /// without a known order.
     fn block_head(&mut self, head: &[u8]) -> Option<(u32, u32)> {
-        let kind = self.order.u32(head, 0)?;
+        let kind = self.order.read_u32(head, 0)?;
         if kind == SECTION {
-            self.order = Order::of(head.get(8..)?, ORDER_MAGIC)?;
+            self.order = ByteOrder::from_magic(head.get(8..)?, ORDER_MAGIC)?;
         }
-        Some((kind, self.order.u32(head, 4)?))
+        Some((kind, self.order.read_u32(head, 4)?))
     }
 
     /// Fails for a version other than 1. Minor versions differ in nothing that is read here.
-    fn begin_section(&mut self, body: &[u8]) -> Result<(), Fault> {
-        let [major, minor] = [4, 6].map(|at| self.order.u16(body, at).unwrap_or(0));
+    fn begin_section(&mut self, body: &[u8]) -> Result<(), CaptureFault> {
+        let [major, minor] = [4, 6].map(|at| self.order.read_u16(body, at).unwrap_or(0));
         if major != 1 {
-            return Err(Fault::Version { format: "pcapng", major, minor });
+            return Err(CaptureFault::Version { format: "pcapng", major, minor });
         }
         self.interfaces.clear();
         Ok(())
@@ -124,7 +128,7 @@ impl PcapNg {
         if self.interfaces.len() == MAX_INTERFACES {
             return Err("more than 4096 interfaces of a section");
         }
-        let interface = Interface::read(body, self.order).ok_or(TOO_SHORT)?;
+        let interface = CaptureInterface::parse_body(body, self.order).ok_or(TOO_SHORT)?;
         notes.links.insert(interface.link);
         self.interfaces.push(interface);
         Ok(())
@@ -135,33 +139,33 @@ impl PcapNg {
         const BY_INTERFACE: u16 = 5;
         const BY_SYSTEM: u16 = 7;
         let order = self.order;
-        let number = order.u32(body, 0).unwrap_or(u32::MAX);
-        let counts = options(body.get(12..).unwrap_or_default(), order)
+        let number = order.read_u32(body, 0).unwrap_or(u32::MAX);
+        let counts = iter_options(body.get(12..).unwrap_or_default(), order)
             .filter(|(code, _)| matches!(*code, BY_INTERFACE | BY_SYSTEM))
-            .filter_map(|(_, value)| order.u64(value, 0));
+            .filter_map(|(_, value)| order.read_u64(value, 0));
         if let Some(lost) = counts.reduce(u64::saturating_add) {
             self.note_lost(number, notes, |interface| interface.set_lost(lost));
         }
     }
 
-    fn note_lost(&mut self, number: u32, notes: &mut FileNotes, change: impl FnOnce(&mut Interface)) {
+    fn note_lost(&mut self, number: u32, notes: &mut FileNotes, change: impl FnOnce(&mut CaptureInterface)) {
         let Some(interface) = self.interfaces.get_mut(number as usize) else { return };
-        let before = interface.lost();
+        let before = interface.lost_packets();
         change(interface);
-        notes.drops = Some(notes.drops.unwrap_or(0).saturating_sub(before).saturating_add(interface.lost()));
+        notes.drops = Some(notes.drops.unwrap_or(0).saturating_sub(before).saturating_add(interface.lost_packets()));
     }
 
     /// Reads a packet of any kind, whose block has its body at this place of the input.
-    fn packet(
+    fn read_packet(
         &mut self,
         kind: u32,
-        input: &Input,
+        input: &InputBuffer,
         body: Range<usize>,
         notes: &mut FileNotes,
-    ) -> Result<Record, &'static str> {
+    ) -> Result<PacketRecord, &'static str> {
         let start = body.start;
-        let body = input.taken(body);
-        let head = if kind == SIMPLE_PACKET { self.simple_head(body) } else { head(kind, body, self.order) };
+        let body = input.taken_bytes(body);
+        let head = if kind == SIMPLE_PACKET { self.simple_head(body) } else { packet_head(kind, body, self.order) };
         let head = head.ok_or(TOO_SHORT)?;
         let interface = self.interfaces.get(head.interface as usize).ok_or("a packet of an unknown interface")?;
         if head.captured > MAX_CAPTURED {
@@ -172,10 +176,10 @@ impl PcapNg {
             return Err("a packet that is longer than its block");
         }
         match head.ticks {
-            Some(ticks) => self.at = interface.nanos(ticks),
+            Some(ticks) => self.at = interface.ticks_to_nanos(ticks),
             None => notes.packets_without_time += 1,
         }
-        let record = Record {
+        let record = PacketRecord {
             range: start + data.start..start + data.end,
             at: self.at,
             link: interface.link,
@@ -192,7 +196,7 @@ impl PcapNg {
     /// Reads the head of a packet without interface, time and captured length.
     fn simple_head(&self, body: &[u8]) -> Option<PacketHead> {
         const LENGTH: usize = 4;
-        let original = self.order.u32(body, 0)?;
+        let original = self.order.read_u32(body, 0)?;
         let limit = self.interfaces.first().map_or(0, |interface| interface.snap_length);
         let limit = if limit == 0 { u32::MAX } else { limit };
         let there = (body.len() - LENGTH) as u32;
@@ -203,8 +207,8 @@ impl PcapNg {
     /// Reads the losses before a packet.
     fn read_losses(&mut self, bytes: &[u8], head: &PacketHead, notes: &mut FileNotes) {
         const LOST: u16 = 4;
-        let options = options(bytes, self.order).filter(|(code, _)| *code == LOST);
-        let stated = options.map(|(_, value)| self.order.u64(value, 0)).last();
+        let options = iter_options(bytes, self.order).filter(|(code, _)| *code == LOST);
+        let stated = options.map(|(_, value)| self.order.read_u64(value, 0)).last();
         if let Some(lost) = stated.unwrap_or(head.lost) {
             self.note_lost(head.interface, notes, |interface| interface.add_lost(lost));
         }
@@ -225,14 +229,14 @@ struct PacketHead {
 }
 
 /// Reads the head of an enhanced packet block, or of an obsolete one.
-fn head(kind: u32, body: &[u8], order: Order) -> Option<PacketHead> {
+fn packet_head(kind: u32, body: &[u8], order: ByteOrder) -> Option<PacketHead> {
     let (interface, lost) = if kind == ENHANCED_PACKET {
-        (order.u32(body, 0)?, None)
+        (order.read_u32(body, 0)?, None)
     } else {
         // All ones say that the count is unknown.
-        (order.u16(body, 0)?.into(), order.u16(body, 2).filter(|lost| *lost != u16::MAX).map(u64::from))
+        (order.read_u16(body, 0)?.into(), order.read_u16(body, 2).filter(|lost| *lost != u16::MAX).map(u64::from))
     };
-    let [high, low] = [order.u32(body, 4)?, order.u32(body, 8)?].map(u64::from);
-    let (captured, original) = (order.u32(body, 12)?, order.u32(body, 16)?);
+    let [high, low] = [order.read_u32(body, 4)?, order.read_u32(body, 8)?].map(u64::from);
+    let (captured, original) = (order.read_u32(body, 12)?, order.read_u32(body, 16)?);
     Some(PacketHead { length: 20, interface, ticks: Some(high << 32 | low), captured, original, lost })
 }

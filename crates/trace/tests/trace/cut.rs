@@ -1,7 +1,7 @@
 use std::io::{self, Cursor, Write};
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_trace::{Compression, Explained, PacketFile, Reading, Wanted, read_flows};
+use fullpipe_trace::{CaptureContent, CaptureUse, Compression, ExplainedTransfers, PacketFile, read_flows};
 
 use crate::compressed::compress;
 use crate::write::{ORDERS, Order, Packet, PcapNg, packets, pcap, try_read};
@@ -77,9 +77,9 @@ fn segment(number: u64) -> Packet {
     Packet { at: 1_700_000_000_000_000_000 + number * 1_000_000, original: bytes.len() as u32, bytes }
 }
 
-fn connections(bytes: &[u8]) -> Option<Reading> {
+fn connections(bytes: &[u8]) -> Option<CaptureContent> {
     let mut file = PacketFile::new(Cursor::new(bytes.to_vec()), "a.pcap").ok()?;
-    let wanted = Wanted { explained: Explained::Largest(1), is_compared: false };
+    let wanted = CaptureUse { explained: ExplainedTransfers::Largest(1), is_compared: false };
     Some(read_flows(&mut file, "a.pcap", wanted, &AtomicBool::new(false)))
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use fullpipe_record::CaptureReport;
-use fullpipe_trace::{Explained, PacketFile, Wanted, read_flows, read_flows_with};
+use fullpipe_trace::{CaptureUse, ExplainedTransfers, PacketFile, read_flows, read_flows_with};
 
 use crate::redacted::{explained, nameless, opened, redact, segment};
 use crate::write::{Order, Packet, PcapNg, pcap};
@@ -40,7 +40,7 @@ fn report(packets: &[Packet]) -> CaptureReport {
 }
 
 fn report_of(path: &Path) -> CaptureReport {
-    let wanted = Wanted { explained: Explained::Largest(1), is_compared: false };
+    let wanted = CaptureUse { explained: ExplainedTransfers::Largest(1), is_compared: false };
     read_flows(&mut PacketFile::open(path).unwrap(), "a.pcap", wanted, &AtomicBool::new(false)).report
 }
 
@@ -110,7 +110,7 @@ fn each_packet_of_a_disordered_file_is_passed_on_once() {
     let path = folder.path().join("a.pcap");
     std::fs::write(&path, file(&disordered)).unwrap();
     let mut passed = Vec::new();
-    let wanted = Wanted { explained: Explained::Largest(1), is_compared: false };
+    let wanted = CaptureUse { explained: ExplainedTransfers::Largest(1), is_compared: false };
     let mut opened = PacketFile::open(&path).unwrap();
     let read = read_flows_with(&mut opened, "a.pcap", wanted, &AtomicBool::new(false), &mut |packet| {
         passed.push(packet.at.as_nanos());

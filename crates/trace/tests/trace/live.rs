@@ -6,7 +6,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_testkit::require;
-use fullpipe_trace::{CapturedPeer, Explained, PacketFile, Recording, Wanted, capture_live, read_flows};
+use fullpipe_trace::{
+    CaptureUse, CapturedPeer, ExplainedTransfers, HeaderRecording, PacketFile, capture_live, read_flows,
+};
 
 /// Time for which packets come at most.
 const LONG: Duration = Duration::from_secs(8);
@@ -90,7 +92,7 @@ fn a_capture_on_all_devices_has_each_packet_of_loopback_once() {
     let begin = Instant::now();
     let sent = Arc::clone(&busy.sent);
     let is_over = move || sent.load(Relaxed) > 4 * SOME || begin.elapsed() > LONG;
-    let wanted = Wanted { explained: Explained::Largest(0), is_compared: false };
+    let wanted = CaptureUse { explained: ExplainedTransfers::Largest(0), is_compared: false };
     let read = read_flows(&mut capture_live("any", is_over).unwrap(), "any", wanted, &AtomicBool::new(false));
     assert!(read.error.is_none(), "{:?}", read.error);
     let server = busy.server.to_string();
@@ -107,12 +109,13 @@ fn a_recording_ends_while_packets_keep_coming_and_has_all_before_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kept.pcap");
     let busy = Busy::start();
-    let start = || Recording::start(&path, "lo", &[CapturedPeer { remote: busy.server, local_port: None }]).unwrap();
+    let start =
+        || HeaderRecording::start(&path, "lo", &[CapturedPeer { remote: busy.server, local_port: None }]).unwrap();
     let recording = start();
     let sent = busy.wait();
     recording.finish().unwrap();
     assert!(busy.goes_on());
-    let wanted = Wanted { explained: Explained::Largest(0), is_compared: false };
+    let wanted = CaptureUse { explained: ExplainedTransfers::Largest(0), is_compared: false };
     let mut file = PacketFile::open(&path).unwrap();
     let read = read_flows(&mut file, "kept", wanted, &AtomicBool::new(false)).report;
     let data = read.flows[0].ends.iter().map(|end| end.unique_bytes.get()).sum::<u64>();

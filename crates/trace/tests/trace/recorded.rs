@@ -4,16 +4,16 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use fullpipe_record::{At, CaptureEvidence, CaptureReport, Evidence};
-use fullpipe_trace::{Explained, PacketFile, Reading, Wanted, read_flows};
+use fullpipe_trace::{CaptureContent, CaptureUse, ExplainedTransfers, PacketFile, read_flows};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 fn read(name: &str) -> CaptureReport {
     read_all(name).report
 }
 
-fn read_all(name: &str) -> Reading {
+fn read_all(name: &str) -> CaptureContent {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures").join(name).with_extension("pcap.gz");
-    let wanted = Wanted { explained: Explained::Largest(1), is_compared: false };
+    let wanted = CaptureUse { explained: ExplainedTransfers::Largest(1), is_compared: false };
     let reading = read_flows(&mut PacketFile::open(&path).unwrap(), name, wanted, &AtomicBool::new(false));
     assert!(reading.error.is_none(), "{:?}", reading.error);
     reading
@@ -21,7 +21,7 @@ fn read_all(name: &str) -> Reading {
 
 /// Returns the connections of a capture, with the evidence of the only one.
 fn read_only(name: &str) -> (CaptureReport, Evidence, CaptureEvidence) {
-    let Reading { report, mut transfers, .. } = read_all(name);
+    let CaptureContent { report, mut transfers, .. } = read_all(name);
     assert_eq!((report.flows.len(), transfers.len()), (1, 1), "{name}");
     let evidence = transfers.remove(0).evidence;
     let capture = evidence.capture.unwrap();
@@ -41,7 +41,7 @@ fn four_timeouts_take_256_of_265_seconds() {
 fn a_window_of_zero_is_closed_at_any_scale_and_its_probes_are_no_data() {
     let (report, evidence, capture) = read_only("zero-window-mid");
     let flow = &report.flows[0];
-    let [sender, receiver] = [flow.sender(), 1 - flow.sender()].map(|end| &flow.ends[end]);
+    let [sender, receiver] = [flow.sender_index(), 1 - flow.sender_index()].map(|end| &flow.ends[end]);
     assert_eq!((receiver.window.unwrap().zero, capture.probes, sender.retransmitted_packets), (7, 6, 0));
     assert_eq!(capture.stalls.closed_window, report.duration - Span::from_micros(30));
     assert_eq!((capture.stalls.after_data, capture.idle), (Span::ZERO, Ratio::ZERO));
@@ -90,7 +90,7 @@ fn a_loss_among_four_packets_is_counted_and_is_none_of_timeouts() {
 fn frames_with_a_length_in_place_of_a_type_are_read() {
     let report = read("llc-snap");
     assert_eq!((report.flows.len(), report.segments, report.unanswered), (1, report.packets, 0));
-    assert_eq!(report.flows[0].bytes().get(), 70_000);
+    assert_eq!(report.flows[0].total_bytes().get(), 70_000);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_syn_that_is_answered_by_a_syn_has_an_answer() {
 #[test]
 fn a_connection_is_one_whatever_vlan_each_direction_passes_in() {
     let plain = read("vlan-none");
-    assert_eq!((plain.flows.len(), plain.flows[0].bytes().get()), (1, 579_200));
+    assert_eq!((plain.flows.len(), plain.flows[0].total_bytes().get()), (1, 579_200));
     for name in ["vlan-one-way", "vlan-two-ids"] {
         let report = read(name);
         assert_eq!((report.flows.len(), report.unanswered), (1, 0), "{name}");

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use fullpipe_record::{CaptureReport, RedactedFile};
-use fullpipe_trace::{CaptureError, Explained, PacketFile, Reading, Redaction, Wanted, read_flows, read_flows_with};
+use fullpipe_trace::{
+    CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, RedactedWriter, read_flows,
+    read_flows_with,
+};
 
 use crate::write::{Order, Packet, PcapNg};
 
@@ -67,14 +70,14 @@ pub(crate) fn opened(bytes: Vec<u8>) -> PacketFile {
     PacketFile::new(Cursor::new(bytes), "a.pcap").unwrap()
 }
 
-const WANTED: Wanted<'static> = Wanted { explained: Explained::Largest(1), is_compared: false };
+const WANTED: CaptureUse<'static> = CaptureUse { explained: ExplainedTransfers::Largest(1), is_compared: false };
 
-pub(crate) fn explained(mut file: PacketFile) -> Reading {
+pub(crate) fn explained(mut file: PacketFile) -> CaptureContent {
     read_flows(&mut file, "a.pcap", WANTED, &AtomicBool::new(false))
 }
 
 pub(crate) fn redact(bytes: Vec<u8>, to: &Path) -> Result<RedactedFile, CaptureError> {
-    let mut redaction = Redaction::create(to)?;
+    let mut redaction = RedactedWriter::create(to)?;
     let (mut file, never) = (opened(bytes), AtomicBool::new(false));
     let reading = read_flows_with(&mut file, "a.pcap", WANTED, &never, &mut |packet| redaction.write(packet));
     match reading.error {
@@ -123,7 +126,7 @@ fn no_file_is_overwritten_and_none_is_left_half() {
     let full = redact(capture(), Path::new("/dev/full")).unwrap_err();
     assert!(matches!(&full, CaptureError::Write { source, .. } if source.kind() == ErrorKind::StorageFull));
     let path = folder.path().join("unfinished.pcap");
-    let redaction = Redaction::create(&path).unwrap();
+    let redaction = RedactedWriter::create(&path).unwrap();
     assert!(path.exists());
     drop(redaction);
     assert!(!path.exists());

@@ -188,8 +188,8 @@ pub(crate) fn try_read(bytes: Vec<u8>) -> Result<Read, CaptureError> {
         }
     };
     assert_eq!(file.next_packet().unwrap(), None, "what ended stays so");
-    assert_eq!(file.notes().packets, packets.len() as u64);
-    Ok(Read { packets, links, notes: file.notes().clone(), error })
+    assert_eq!(file.file_notes().packets, packets.len() as u64);
+    Ok(Read { packets, links, notes: file.file_notes().clone(), error })
 }
 
 /// Reads all of a file that is in order.

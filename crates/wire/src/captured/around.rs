@@ -2,14 +2,14 @@
 
 /// Identifies the network that a packet belongs to, where several share a link.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Around {
+pub(super) struct NetworkLayers {
     /// Hash (FNV-1a) of the layers; zero without any.
     pub(super) network: u32,
 }
 
 /// A layer around a packet, by a number of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layer {
+pub(super) enum OuterLayer {
     Vlan = 1,
     Mpls,
     Pppoe,
@@ -21,10 +21,10 @@ pub(super) enum Layer {
     ServiceInstance,
 }
 
-impl Around {
+impl NetworkLayers {
     /// Adds a layer with its identification. Both directions of a connection must have the same: zero for layers where
     /// each direction has its own.
-    pub(super) fn add(&mut self, layer: Layer, identification: u32) {
+    pub(super) fn add_layer(&mut self, layer: OuterLayer, identification: u32) {
         let hash = if self.network == 0 { 0x811c_9dc5 } else { self.network };
         let bytes = [layer as u8].into_iter().chain(identification.to_be_bytes());
         let hash = bytes.fold(hash, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

@@ -1,8 +1,8 @@
 //! Types of the payload of Ethernet, and the headers that stand between a link's and an IP header.
 
-use super::around::{Around, Layer};
-use super::view::{View, long, word};
-use super::{Stop, UnreadHeader, link_layer};
+use super::around::{NetworkLayers, OuterLayer};
+use super::view::{PacketView, read_u16, read_u32};
+use super::{ParseStop, UnreadHeader, link_layer};
 
 pub(super) const IPV4: u16 = 0x0800;
 pub(super) const IPV6: u16 = 0x86DD;
@@ -37,42 +37,54 @@ const MAX_LABELS: usize = 16;
 
 /// Follows VLAN tags, MPLS, sessions of PPP and frames in frames up to an IP packet.
 #[inline]
-pub(super) fn to_ip<'p>(kind: u16, view: View<'p>, around: &mut Around) -> Result<View<'p>, Stop> {
+pub(super) fn to_ip<'p>(
+    kind: u16,
+    view: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<PacketView<'p>, ParseStop> {
     // Most packets have none of them.
     if matches!(kind, IPV4 | IPV6) { Ok(view) } else { behind_headers(kind, view, around) }
 }
 
-fn behind_headers<'p>(mut kind: u16, mut view: View<'p>, around: &mut Around) -> Result<View<'p>, Stop> {
+fn behind_headers<'p>(
+    mut kind: u16,
+    mut view: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<PacketView<'p>, ParseStop> {
     for _ in 0..MAX_HEADERS {
         if matches!(kind, IPV4 | IPV6) {
             return Ok(view);
         }
-        (kind, view) = step(kind, view, around)?;
+        (kind, view) = next_header(kind, view, around)?;
     }
-    Err(Stop::Other)
+    Err(ParseStop::Other)
 }
 
 /// Returns the type of what a header before IP carries, and what it carries.
-pub(super) fn step<'p>(kind: u16, view: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop> {
+pub(super) fn next_header<'p>(
+    kind: u16,
+    view: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<(u16, PacketView<'p>), ParseStop> {
     match kind {
-        ETHERNET => frame(view),
-        VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN => vlan(view, around),
-        MPLS | MPLS_MULTICAST => labels(view, around),
-        PPPOE_SESSION => session(view, around),
+        ETHERNET => ethernet_header(view),
+        VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN => vlan_header(view, around),
+        MPLS | MPLS_MULTICAST => mpls_labels(view, around),
+        PPPOE_SESSION => pppoe_session(view, around),
         LLC => read_llc(view),
         SERVICE_INSTANCE => {
-            around.add(Layer::ServiceInstance, long(view.head::<4>()?, 0) & 0x00FF_FFFF);
-            Ok((ETHERNET, view.after(4)?))
+            around.add_layer(OuterLayer::ServiceInstance, read_u32(view.first_bytes::<4>()?, 0) & 0x00FF_FFFF);
+            Ok((ETHERNET, view.skip_bytes(4)?))
         }
         // Each direction has identifiers of its own.
-        PORT_EXTENSION => Ok((word(view.head::<8>()?, 6), view.after(8)?)),
-        VIRTUAL_NETWORK | REDUNDANCY => Ok((word(view.head::<6>()?, 4), view.after(6)?)),
-        REDIRECTED if view.version()? == 4 => Ok((IPV4, view)),
-        REDIRECTED => Ok((IPV4, view.after(4)?)),
+        PORT_EXTENSION => Ok((read_u16(view.first_bytes::<8>()?, 6), view.skip_bytes(8)?)),
+        VIRTUAL_NETWORK | REDUNDANCY => Ok((read_u16(view.first_bytes::<6>()?, 4), view.skip_bytes(6)?)),
+        REDIRECTED if view.ip_version()? == 4 => Ok((IPV4, view)),
+        REDIRECTED => Ok((IPV4, view.skip_bytes(4)?)),
         WIRELESS..=LAST_WIRELESS => link_layer::read_wireless(view),
-        ENCRYPTED => Err(Stop::Encrypted),
-        _ if carries_no_ip(kind) => Err(Stop::Other),
-        _ => Err(Stop::Unread(UnreadHeader::EtherType(kind))),
+        ENCRYPTED => Err(ParseStop::Encrypted),
+        _ if carries_no_ip(kind) => Err(ParseStop::Other),
+        _ => Err(ParseStop::Unread(UnreadHeader::EtherType(kind))),
     }
 }
 
@@ -93,59 +105,62 @@ fn carries_no_ip(kind: u16) -> bool {
 }
 
 /// Reads the header of IEEE 802.2, with the number of a protocol (RFC 1042) or that of IP.
-fn read_llc(view: View) -> Result<(u16, View), Stop> {
-    match *view.head::<3>()? {
+fn read_llc(view: PacketView) -> Result<(u16, PacketView), ParseStop> {
+    match *view.first_bytes::<3>()? {
         [0xAA, 0xAA, 0x03] => {
-            let head = view.head::<8>()?;
+            let head = view.first_bytes::<8>()?;
             let has_type = matches!(head[3..6], [0, 0, 0 | 0xF8]);
-            if has_type { Ok((word(head, 6), view.after(8)?)) } else { Err(Stop::Other) }
+            if has_type { Ok((read_u16(head, 6), view.skip_bytes(8)?)) } else { Err(ParseStop::Other) }
         }
-        [0x06, 0x06, 0x03] => Ok((IPV4, view.after(3)?)),
-        _ => Err(Stop::Other),
+        [0x06, 0x06, 0x03] => Ok((IPV4, view.skip_bytes(3)?)),
+        _ => Err(ParseStop::Other),
     }
 }
 
 /// Reads the header of Ethernet, or of IEEE 802.3 with a length in place of a type.
 #[inline]
-pub(super) fn frame(view: View) -> Result<(u16, View), Stop> {
-    let kind = word(view.head::<14>()?, 12);
-    Ok((if kind <= MAX_LENGTH { LLC } else { kind }, view.after(14)?))
+pub(super) fn ethernet_header(view: PacketView) -> Result<(u16, PacketView), ParseStop> {
+    let kind = read_u16(view.first_bytes::<14>()?, 12);
+    Ok((if kind <= MAX_LENGTH { LLC } else { kind }, view.skip_bytes(14)?))
 }
 
 /// Reads a VLAN's tag (IEEE 802.1Q), whose identifier zero is no VLAN but a priority.
-fn vlan<'p>(view: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop> {
-    let tag = view.head::<4>()?;
-    match word(tag, 0) & 0x0FFF {
+fn vlan_header<'p>(view: PacketView<'p>, around: &mut NetworkLayers) -> Result<(u16, PacketView<'p>), ParseStop> {
+    let tag = view.first_bytes::<4>()?;
+    match read_u16(tag, 0) & 0x0FFF {
         0 => {}
-        identifier => around.add(Layer::Vlan, identifier.into()),
+        identifier => around.add_layer(OuterLayer::Vlan, identifier.into()),
     }
-    let kind = word(tag, 2);
-    Ok((if kind <= MAX_LENGTH { LLC } else { kind }, view.after(4)?))
+    let kind = read_u16(tag, 2);
+    Ok((if kind <= MAX_LENGTH { LLC } else { kind }, view.skip_bytes(4)?))
 }
 
 /// Reads labels to the bottom of the stack (RFC 3032, 2.1), and guesses what follows by its first bits (RFC 4385, 1).
-fn labels<'p>(mut view: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop> {
+fn mpls_labels<'p>(mut view: PacketView<'p>, around: &mut NetworkLayers) -> Result<(u16, PacketView<'p>), ParseStop> {
     // Each direction has labels of its own.
-    around.add(Layer::Mpls, 0);
+    around.add_layer(OuterLayer::Mpls, 0);
     for _ in 0..MAX_LABELS {
-        let is_bottom = long(view.head::<4>()?, 0) & 0x100 != 0;
-        view = view.after(4)?;
+        let is_bottom = read_u32(view.first_bytes::<4>()?, 0) & 0x100 != 0;
+        view = view.skip_bytes(4)?;
         if is_bottom {
-            return match view.version()? {
+            return match view.ip_version()? {
                 4 => Ok((IPV4, view)),
                 6 => Ok((IPV6, view)),
                 // The control word of a pseudowire.
-                0 => Ok((ETHERNET, view.after(4)?)),
-                _ => Err(Stop::Other),
+                0 => Ok((ETHERNET, view.skip_bytes(4)?)),
+                _ => Err(ParseStop::Other),
             };
         }
     }
-    Err(Stop::Other)
+    Err(ParseStop::Other)
 }
 
 /// Reads the header of a session of PPP over Ethernet (RFC 2516, 4).
-pub(super) fn session<'p>(view: View<'p>, around: &mut Around) -> Result<(u16, View<'p>), Stop> {
-    let header = view.head::<6>()?;
-    around.add(Layer::Pppoe, word(header, 2).into());
-    link_layer::point_to_point(view.after(6)?)
+pub(super) fn pppoe_session<'p>(
+    view: PacketView<'p>,
+    around: &mut NetworkLayers,
+) -> Result<(u16, PacketView<'p>), ParseStop> {
+    let header = view.first_bytes::<6>()?;
+    around.add_layer(OuterLayer::Pppoe, read_u16(header, 2).into());
+    link_layer::point_to_point(view.skip_bytes(6)?)
 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::Stop;
-use super::view::{View, long, word};
-use crate::checksum::Sum;
+use super::ParseStop;
+use super::view::{PacketView, read_u16, read_u32};
+use crate::checksum::ChecksumSum;
 use crate::headers::TCP;
 
 pub(super) const HOP_BY_HOP: u8 = 0;
@@ -24,18 +24,18 @@ const JUMBO: u8 = 0xC2;
 /// An IP packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IpPacket<'p> {
-    pub(super) addresses: Addresses<'p>,
+    pub(super) addresses: AddressPair<'p>,
     pub(super) protocol: u8,
     pub(super) identification: Option<u16>,
     pub(super) hops_left: u8,
     pub(super) traffic_class: u8,
     /// All behind the headers that were read, of the length that the header states.
-    pub(super) payload: View<'p>,
+    pub(super) payload: PacketView<'p>,
 }
 
 /// Source and destination behind each other.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Addresses<'p> {
+pub(super) enum AddressPair<'p> {
     V4(&'p [[u8; 4]; 2]),
     V6(&'p [[u8; 16]; 2]),
 }
@@ -43,34 +43,37 @@ pub(super) enum Addresses<'p> {
 impl IpPacket<'_> {
     /// Returns the sum over the pseudo header of a TCP segment that it carries.
     #[inline]
-    pub(super) fn pseudo_header(&self) -> Sum {
-        let sum = Sum::default().add_word(u16::from(TCP)).add(&(self.payload.length as u32).to_be_bytes());
+    pub(super) fn pseudo_header(&self) -> ChecksumSum {
+        let sum =
+            ChecksumSum::default().add_word(u16::from(TCP)).add_bytes(&(self.payload.length as u32).to_be_bytes());
         match self.addresses {
-            Addresses::V4(bytes) => sum.add(bytes.as_flattened()),
-            Addresses::V6(bytes) => sum.add(bytes.as_flattened()),
+            AddressPair::V4(bytes) => sum.add_bytes(bytes.as_flattened()),
+            AddressPair::V6(bytes) => sum.add_bytes(bytes.as_flattened()),
         }
     }
 
     /// Follows extension headers. Fails if they are cut or wrong, for fragments, and where the rest is encrypted.
-    pub(super) fn follow_extensions(&mut self) -> Result<(), Stop> {
+    pub(super) fn follow_extensions(&mut self) -> Result<(), ParseStop> {
         for _ in 0..=MAX_EXTENSIONS {
             match self.protocol {
-                ENCRYPTED => return Err(Stop::Encrypted),
+                ENCRYPTED => return Err(ParseStop::Encrypted),
                 HOP_BY_HOP | ROUTING | DESTINATION | AUTHENTICATION | FRAGMENT => {}
                 _ => return Ok(()),
             }
             if self.protocol == FRAGMENT {
-                let field = word(self.payload.head::<8>()?, 2);
-                whole(field >> 3, field & 1 != 0)?;
+                let field = read_u16(self.payload.first_bytes::<8>()?, 2);
+                refuse_fragment(field >> 3, field & 1 != 0)?;
             }
-            let Some(length) = extension_length(self.protocol, self.payload.head::<2>()?[1]) else { return Ok(()) };
+            let Some(length) = extension_length(self.protocol, self.payload.first_bytes::<2>()?[1]) else {
+                return Ok(());
+            };
             if self.protocol == HOP_BY_HOP {
                 self.payload = as_jumbogram(self.payload, length);
             }
-            self.protocol = self.payload.head::<1>()?[0];
-            self.payload = self.payload.after(length)?;
+            self.protocol = self.payload.first_bytes::<1>()?[0];
+            self.payload = self.payload.skip_bytes(length)?;
         }
-        Err(Stop::Malformed)
+        Err(ParseStop::Malformed)
     }
 }
 
@@ -86,54 +89,54 @@ pub(super) fn extension_length(protocol: u8, field: u8) -> Option<usize> {
 
 /// Reads the header of an IP packet of either version. Fails if it is cut or wrong, and for fragments of IPv4.
 #[inline]
-pub(super) fn read(packet: View) -> Result<IpPacket, Stop> {
-    match packet.version()? {
+pub(super) fn read_header(packet: PacketView) -> Result<IpPacket, ParseStop> {
+    match packet.ip_version()? {
         4 => read_v4(packet),
         6 => read_v6(packet),
-        _ => Err(Stop::Malformed),
+        _ => Err(ParseStop::Malformed),
     }
 }
 
 /// Reads IPv4's header. Fails if it is cut or wrong, and for fragments.
 #[inline]
-fn read_v4(packet: View) -> Result<IpPacket, Stop> {
-    let header = packet.head::<20>()?;
-    let addresses = header[12..].as_chunks().0.first_chunk().ok_or(Stop::Malformed)?;
+fn read_v4(packet: PacketView) -> Result<IpPacket, ParseStop> {
+    let header = packet.first_bytes::<20>()?;
+    let addresses = header[12..].as_chunks().0.first_chunk().ok_or(ParseStop::Malformed)?;
     let header_length = usize::from(header[0] & 0x0F) * 4;
-    let packet = match usize::from(word(header, 2)) {
+    let packet = match usize::from(read_u16(header, 2)) {
         // A train of more than 64 KiB (BIG TCP): the capture alone has its length.
         0 => packet,
-        total if total < header_length => return Err(Stop::Malformed),
+        total if total < header_length => return Err(ParseStop::Malformed),
         total => packet.with_length(total),
     };
     if header_length < header.len() {
-        return Err(Stop::Malformed);
+        return Err(ParseStop::Malformed);
     }
-    let fragment = word(header, 6);
-    whole(fragment & 0x1FFF, fragment & 0x2000 != 0)?;
+    let fragment = read_u16(header, 6);
+    refuse_fragment(fragment & 0x1FFF, fragment & 0x2000 != 0)?;
     Ok(IpPacket {
-        addresses: Addresses::V4(addresses),
+        addresses: AddressPair::V4(addresses),
         protocol: header[9],
-        identification: Some(word(header, 4)),
+        identification: Some(read_u16(header, 4)),
         hops_left: header[8],
         traffic_class: header[1],
-        payload: packet.after(header_length)?,
+        payload: packet.skip_bytes(header_length)?,
     })
 }
 
 /// Reads IPv6's header without extensions. Fails if it is cut.
 #[inline]
-fn read_v6(packet: View) -> Result<IpPacket, Stop> {
-    let header = packet.head::<40>()?;
-    let addresses = header[8..].as_chunks().0.first_chunk().ok_or(Stop::Malformed)?;
-    let payload = packet.after(40)?;
+fn read_v6(packet: PacketView) -> Result<IpPacket, ParseStop> {
+    let header = packet.first_bytes::<40>()?;
+    let addresses = header[8..].as_chunks().0.first_chunk().ok_or(ParseStop::Malformed)?;
+    let payload = packet.skip_bytes(40)?;
     Ok(IpPacket {
-        addresses: Addresses::V6(addresses),
+        addresses: AddressPair::V6(addresses),
         protocol: header[6],
         identification: None,
         hops_left: header[7],
         traffic_class: header[0] << 4 | header[1] >> 4,
-        payload: match usize::from(word(header, 4)) {
+        payload: match usize::from(read_u16(header, 4)) {
             // A jumbogram: an option has its length, or the capture alone.
             0 => payload,
             length => payload.with_length(length),
@@ -143,18 +146,18 @@ fn read_v6(packet: View) -> Result<IpPacket, Stop> {
 
 /// Fails for a fragment with this offset.
 #[inline]
-fn whole(offset: u16, has_more: bool) -> Result<(), Stop> {
+fn refuse_fragment(offset: u16, has_more: bool) -> Result<(), ParseStop> {
     match (offset, has_more) {
         (0, false) => Ok(()),
-        (0, true) => Err(Stop::FirstFragment),
-        _ => Err(Stop::LaterFragment),
+        (0, true) => Err(ParseStop::FirstFragment),
+        _ => Err(ParseStop::LaterFragment),
     }
 }
 
 /// Returns the packet with the length of a jumbogram, if its hop-by-hop options of `length` bytes have one.
-fn as_jumbogram(payload: View, length: usize) -> View {
+fn as_jumbogram(payload: PacketView, length: usize) -> PacketView {
     let Some(stated) =
-        payload.bytes.get(..length).and_then(|header| Some(long(header, jumbo_option(header)?.start + 2)))
+        payload.bytes.get(..length).and_then(|header| Some(read_u32(header, jumbo_option(header)?.start + 2)))
     else {
         return payload;
     };

@@ -1,7 +1,7 @@
 //! A lenient view of packets as captures hold them: with their link's header, with tags and tunnels around them, cut
 //! off by a snap length, or longer than any link carries.
 //!
-//! [`crate::Packet`] is for packets that are to be cut and passed on, and refuses what it cannot do that with. Here
+//! [`crate::IpPacketTrain`] is for packets that are to be cut and passed on, and refuses what it cannot do that with. Here
 //! nothing is changed, and whatever can be read is read.
 
 mod around;
@@ -16,17 +16,17 @@ mod unread;
 mod usual;
 mod view;
 
-use around::Around;
-use segment::Header;
-use usual::Usual;
-use view::View;
+use around::NetworkLayers;
+use segment::SegmentHeader;
+use usual::UsualHeaders;
+use view::PacketView;
 
 use crate::headers::TCP;
 
 pub use link_layer::is_known;
 pub use link_type::LinkType;
-pub use redact::{Pseudonyms, redact};
-pub use segment::{Segment, SegmentOptions, flags};
+pub use redact::{Pseudonyms, redact_segment};
+pub use segment::{CapturedSegment, SegmentOptions, flags};
 pub use unread::UnreadHeader;
 
 /// Packets in packets that are followed.
@@ -34,9 +34,9 @@ const MAX_LAYERS: usize = 8;
 
 /// The content of a captured packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Captured {
+pub enum CapturedContent {
     /// A segment of TCP, in tunnels or not.
-    Tcp(Segment),
+    Tcp(CapturedSegment),
     /// A datagram of UDP that is no tunnel's.
     Udp,
     /// Headers around it that are not understood: it may be a segment of TCP.
@@ -68,17 +68,17 @@ pub enum Captured {
 /// assert_eq!(read_captured(LinkType::RAW, &query[..19], query.len()), Captured::Cut);
 /// ```
 #[inline]
-pub fn read_captured(link: LinkType, bytes: &[u8], original: usize) -> Captured {
-    match Usual::of(link, bytes) {
+pub fn read_captured(link: LinkType, bytes: &[u8], original: usize) -> CapturedContent {
+    match UsualHeaders::from_frame(link, bytes) {
         // Written where it stays: a copy of it costs as much as reading it.
-        Some(usual) => Captured::Tcp(usual.segment()),
+        Some(usual) => CapturedContent::Tcp(usual.captured_segment()),
         None => read_any(link, bytes, original),
     }
 }
 
-fn read_any(link: LinkType, bytes: &[u8], original: usize) -> Captured {
-    let mut captured = Captured::Other;
-    if let Err(stop) = find_segment(link, View::new(bytes, original), &mut captured) {
+fn read_any(link: LinkType, bytes: &[u8], original: usize) -> CapturedContent {
+    let mut captured = CapturedContent::Other;
+    if let Err(stop) = find_segment(link, PacketView::new(bytes, original), &mut captured) {
         captured = stop.into();
     }
     captured
@@ -86,30 +86,30 @@ fn read_any(link: LinkType, bytes: &[u8], original: usize) -> Captured {
 
 /// Writes the innermost segment into `found`, since copies of it would cost as much as all else.
 #[inline]
-fn find_segment(link: LinkType, frame: View, found: &mut Captured) -> Result<(), Stop> {
-    let mut around = Around::default();
-    let (mut kind, mut view) = link_layer::open(link, frame)?;
+fn find_segment(link: LinkType, frame: PacketView, found: &mut CapturedContent) -> Result<(), ParseStop> {
+    let mut around = NetworkLayers::default();
+    let (mut kind, mut view) = link_layer::open_frame(link, frame)?;
     let mut outermost = None;
     for _ in 0..MAX_LAYERS {
         let packet = ether_type::to_ip(kind, view, &mut around)?;
         let overhead = packet.offset - *outermost.get_or_insert(packet.offset);
-        let mut ip = ip::read(packet)?;
+        let mut ip = ip::read_header(packet)?;
         if ip.protocol != TCP {
             ip.follow_extensions()?;
         }
         if ip.protocol == TCP {
-            let header = Header::read(ip.payload)?;
-            *found = Captured::Tcp(Segment::new(&ip, &header, around, overhead));
+            let header = SegmentHeader::read(ip.payload)?;
+            *found = CapturedContent::Tcp(CapturedSegment::new(&ip, &header, around, overhead));
             return Ok(());
         }
-        (kind, view) = tunnel::open(&ip, &mut around)?;
+        (kind, view) = tunnel::open_tunnel(&ip, &mut around)?;
     }
-    Err(Stop::Other)
+    Err(ParseStop::Other)
 }
 
 /// The reason why no segment is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
+enum ParseStop {
     Udp,
     Unread(UnreadHeader),
     Other,
@@ -120,17 +120,17 @@ enum Stop {
     Malformed,
 }
 
-impl From<Stop> for Captured {
-    fn from(stop: Stop) -> Self {
+impl From<ParseStop> for CapturedContent {
+    fn from(stop: ParseStop) -> Self {
         match stop {
-            Stop::Udp => Self::Udp,
-            Stop::Unread(unread) => Self::Unread(unread),
-            Stop::Other => Self::Other,
-            Stop::LaterFragment => Self::LaterFragment,
-            Stop::FirstFragment => Self::FirstFragment,
-            Stop::Encrypted => Self::Encrypted,
-            Stop::Cut => Self::Cut,
-            Stop::Malformed => Self::Malformed,
+            ParseStop::Udp => Self::Udp,
+            ParseStop::Unread(unread) => Self::Unread(unread),
+            ParseStop::Other => Self::Other,
+            ParseStop::LaterFragment => Self::LaterFragment,
+            ParseStop::FirstFragment => Self::FirstFragment,
+            ParseStop::Encrypted => Self::Encrypted,
+            ParseStop::Cut => Self::Cut,
+            ParseStop::Malformed => Self::Malformed,
         }
     }
 }

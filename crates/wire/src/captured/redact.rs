@@ -1,15 +1,15 @@
 //! Captured segments without what identifies hosts.
 
-use super::around::Around;
+use super::around::NetworkLayers;
 use super::ether_type::{self, ETHERNET, IPV4, IPV6, LLC, is_wireless};
 use super::ip::{self, IpPacket};
-use super::segment::Header;
+use super::segment::SegmentHeader;
 use super::tunnel::{self, AYIYA, CAPWAP, GENEVE, GRE, GRE_IN_UDP, GTP};
-use super::view::{View, word};
-use super::{LinkType, MAX_LAYERS, Stop, link_layer};
-use crate::checksum::Sum;
+use super::view::{PacketView, read_u16};
+use super::{LinkType, MAX_LAYERS, ParseStop, link_layer};
+use crate::checksum::ChecksumSum;
 use crate::headers::{TCP, UDP};
-use crate::options::{MSS, NO_OPERATION, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, each};
+use crate::options::{MSS, NO_OPERATION, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, iter_options};
 
 /// Length of Ethernet's header.
 const ETHERNET_HEADER: usize = 14;
@@ -18,10 +18,10 @@ const ETHERNET_HEADER: usize = 14;
 pub trait Pseudonyms {
     /// Replaces an address of IPv4 (4 bytes), Ethernet (6) or IPv6 (16): equal ones by equal ones, different ones by
     /// different ones.
-    fn replace(&mut self, address: &mut [u8]);
+    fn replace_address(&mut self, address: &mut [u8]);
 
     /// Returns a digest that is equal for equal bytes, and from which nothing of them follows.
-    fn digest(&mut self, bytes: &[u8]) -> u16;
+    fn digest_bytes(&mut self, bytes: &[u8]) -> u16;
 }
 
 /// Writes the headers of a captured TCP segment into `frame`, as a frame of Ethernet without what identifies hosts.
@@ -37,49 +37,54 @@ pub trait Pseudonyms {
 ///   lengths, options of TCP other than those of RFC 9293, 7323 and 2018, and checksums of tunnels.
 /// * Checksums of IPv4 are right. That of TCP holds the sum over the pseudo header where it did, and else a digest: the
 ///   right one would show the sum of the addresses.
-pub fn redact(
+pub fn redact_segment(
     link: LinkType,
     bytes: &[u8],
     original: usize,
     pseudonyms: &mut impl Pseudonyms,
     frame: &mut Vec<u8>,
 ) -> Option<usize> {
-    rewrite(link, View::new(bytes, original), pseudonyms, frame).ok()
+    rewrite_headers(link, PacketView::new(bytes, original), pseudonyms, frame).ok()
 }
 
-fn rewrite(link: LinkType, packet: View, pseudonyms: &mut impl Pseudonyms, frame: &mut Vec<u8>) -> Result<usize, Stop> {
-    let (mut kind, mut view) = link_layer::open(link, packet)?;
+fn rewrite_headers(
+    link: LinkType,
+    packet: PacketView,
+    pseudonyms: &mut impl Pseudonyms,
+    frame: &mut Vec<u8>,
+) -> Result<usize, ParseStop> {
+    let (mut kind, mut view) = link_layer::open_frame(link, packet)?;
     if kind == LLC {
-        (kind, view) = ether_type::step(kind, view, &mut Around::default())?;
+        (kind, view) = ether_type::next_header(kind, view, &mut NetworkLayers::default())?;
     }
     let original = view.length + ETHERNET_HEADER;
-    begin(frame, link, kind, packet, view);
-    let mut editor = Editor { frame, pseudonyms, removed: view.offset };
+    begin_frame(frame, link, kind, packet, view);
+    let mut editor = PacketEditor { frame, pseudonyms, removed: view.offset };
     if link == LinkType::ETHERNET {
-        editor.replace(0, 2, 6);
+        editor.replace_addresses(0, 2, 6);
     }
-    let mut around = Around::default();
+    let mut around = NetworkLayers::default();
     for _ in 0..MAX_LAYERS {
         let packet = editor.find_ip(kind, view, &mut around)?;
-        let mut ip = ip::read(packet)?;
+        let mut ip = ip::read_header(packet)?;
         if ip.protocol != TCP {
             ip.follow_extensions()?;
         }
-        let unfinished = ip.pseudo_header().folded();
+        let unfinished = ip.pseudo_header().folded_sum();
         let addresses = editor.edit_ip(packet, &ip);
         if ip.protocol == TCP {
             editor.edit_segment(&ip, addresses, unfinished)?;
             return Ok(original);
         }
-        (kind, view) = tunnel::open(&ip, &mut around)?;
+        (kind, view) = tunnel::open_tunnel(&ip, &mut around)?;
         editor.edit_tunnel(&ip, view);
     }
-    Err(Stop::Other)
+    Err(ParseStop::Other)
 }
 
 /// Begins `frame` with a header of Ethernet in place of the link's, and all that follows it.
-fn begin(frame: &mut Vec<u8>, link: LinkType, kind: u16, packet: View, payload: View) {
-    let kind = match (kind, payload.version()) {
+fn begin_frame(frame: &mut Vec<u8>, link: LinkType, kind: u16, packet: PacketView, payload: PacketView) {
+    let kind = match (kind, payload.ip_version()) {
         (IPV4 | IPV6, Ok(6)) => IPV6,
         (IPV4 | IPV6, _) => IPV4,
         _ => kind,
@@ -94,62 +99,67 @@ fn begin(frame: &mut Vec<u8>, link: LinkType, kind: u16, packet: View, payload: 
 }
 
 /// Edits the copy of a packet.
-struct Editor<'f, P> {
+struct PacketEditor<'f, P> {
     frame: &'f mut Vec<u8>,
     pseudonyms: &'f mut P,
     /// Length of the link's header, in place of which the copy has that of Ethernet.
     removed: usize,
 }
 
-impl<P: Pseudonyms> Editor<'_, P> {
+impl<P: Pseudonyms> PacketEditor<'_, P> {
     /// Returns the place of a part of the packet in the copy.
-    fn place(&self, part: &View) -> usize {
+    fn part_offset(&self, part: &PacketView) -> usize {
         part.offset - self.removed + ETHERNET_HEADER
     }
 
     /// Replaces so many addresses of `length` bytes behind each other.
-    fn replace(&mut self, at: usize, count: usize, length: usize) {
+    fn replace_addresses(&mut self, at: usize, count: usize, length: usize) {
         for address in self.frame[at..at + count * length].chunks_exact_mut(length) {
-            self.pseudonyms.replace(address);
+            self.pseudonyms.replace_address(address);
         }
     }
 
     /// Finds the IP packet behind other headers.
-    fn find_ip<'p>(&mut self, mut kind: u16, mut view: View<'p>, around: &mut Around) -> Result<View<'p>, Stop> {
+    fn find_ip<'p>(
+        &mut self,
+        mut kind: u16,
+        mut view: PacketView<'p>,
+        around: &mut NetworkLayers,
+    ) -> Result<PacketView<'p>, ParseStop> {
         for _ in 0..ether_type::MAX_HEADERS {
             if matches!(kind, IPV4 | IPV6) {
                 return Ok(view);
             }
-            let behind = ether_type::step(kind, view, around)?;
+            let behind = ether_type::next_header(kind, view, around)?;
             if kind == ETHERNET {
-                self.replace(self.place(&view), 2, 6);
+                self.replace_addresses(self.part_offset(&view), 2, 6);
             } else if is_wireless(kind) {
-                self.edit_wireless(self.place(&view), self.place(&behind.1));
+                self.edit_wireless(self.part_offset(&view), self.part_offset(&behind.1));
             }
             (kind, view) = behind;
         }
-        Err(Stop::Other)
+        Err(ParseStop::Other)
     }
 
     /// Edits the header of a frame of IEEE 802.11: three addresses, and a fourth in those between two access points.
     fn edit_wireless(&mut self, at: usize, end: usize) {
-        self.replace(at + 4, 3, 6);
+        self.replace_addresses(at + 4, 3, 6);
         if end >= at + 30 && self.frame[at + 1] & 3 == 3 {
-            self.replace(at + 24, 1, 6);
+            self.replace_addresses(at + 24, 1, 6);
         }
     }
 
     /// Edits the headers of IP from the begin of `packet` to the payload of `ip`. Returns the place of the addresses.
-    fn edit_ip(&mut self, packet: View, ip: &IpPacket) -> std::ops::Range<usize> {
-        let (at, end) = (self.place(&packet), self.place(&ip.payload));
+    fn edit_ip(&mut self, packet: PacketView, ip: &IpPacket) -> std::ops::Range<usize> {
+        let (at, end) = (self.part_offset(&packet), self.part_offset(&ip.payload));
         let is_v4 = ip.identification.is_some();
         let (first, length, protocol) = if is_v4 { (at + 12, 4, at + 9) } else { (at + 8, 16, at + 6) };
-        self.replace(first, 2, length);
+        self.replace_addresses(first, 2, length);
         let extensions = if is_v4 { at + usize::from(self.frame[at] & 0x0F) * 4 } else { at + 40 };
         if is_v4 {
             self.frame[at + 20..extensions].fill(0);
             self.frame[at + 10..at + 12].fill(0);
-            let checksum = Sum::default().add(&self.frame[at..extensions]).checksum();
+            let checksum = ChecksumSum::default().add_bytes(&self.frame[at..extensions]).to_checksum();
             self.frame[at + 10..at + 12].copy_from_slice(&checksum.to_be_bytes());
         } else {
             self.frame[at + 1] &= 0xF0;
@@ -177,11 +187,11 @@ impl<P: Pseudonyms> Editor<'_, P> {
     }
 
     /// Edits the header of a tunnel between `ip` and what it carries.
-    fn edit_tunnel(&mut self, ip: &IpPacket, carried: View) {
+    fn edit_tunnel(&mut self, ip: &IpPacket, carried: PacketView) {
         const UDP_HEADER: usize = 8;
         /// Bytes of the fixed part of the header of Geneve, CAPWAP and AYIYA.
         const FIXED: usize = 8;
-        let (at, end) = (self.place(&ip.payload), self.place(&carried));
+        let (at, end) = (self.part_offset(&ip.payload), self.part_offset(&carried));
         match ip.protocol {
             GRE if self.frame[at] & 0x80 != 0 => self.frame[at + 4..at + 8].fill(0),
             UDP => {
@@ -201,23 +211,28 @@ impl<P: Pseudonyms> Editor<'_, P> {
 
     /// Edits the header of TCP, and cuts off all behind it. `unfinished` is the sum that its checksum held if a device
     /// was to finish it.
-    fn edit_segment(&mut self, ip: &IpPacket, addresses: std::ops::Range<usize>, unfinished: u16) -> Result<(), Stop> {
+    fn edit_segment(
+        &mut self,
+        ip: &IpPacket,
+        addresses: std::ops::Range<usize>,
+        unfinished: u16,
+    ) -> Result<(), ParseStop> {
         const CHECKSUM: std::ops::Range<usize> = 16..18;
-        let header = Header::read(ip.payload)?;
-        let at = self.place(&ip.payload);
+        let header = SegmentHeader::read(ip.payload)?;
+        let at = self.part_offset(&ip.payload);
         self.frame.truncate(at + header.captured_length());
         blank_options(&mut self.frame[at + 20..]);
-        let pseudo_header = Sum::default()
+        let pseudo_header = ChecksumSum::default()
             .add_word(u16::from(TCP))
-            .add(&(ip.payload.length as u32).to_be_bytes())
-            .add(&self.frame[addresses.clone()])
-            .folded();
-        let checksum = if word(self.frame, at + CHECKSUM.start) == unfinished {
+            .add_bytes(&(ip.payload.length as u32).to_be_bytes())
+            .add_bytes(&self.frame[addresses.clone()])
+            .folded_sum();
+        let checksum = if read_u16(self.frame, at + CHECKSUM.start) == unfinished {
             pseudo_header
         } else {
             // Both captures of one packet keep equal checksums.
             let identity = [&self.frame[addresses], &self.frame[at..]].concat();
-            let digest = self.pseudonyms.digest(&identity);
+            let digest = self.pseudonyms.digest_bytes(&identity);
             if digest == pseudo_header { digest ^ 1 } else { digest }
         };
         self.frame[at + CHECKSUM.start..at + CHECKSUM.end].copy_from_slice(&checksum.to_be_bytes());
@@ -244,7 +259,7 @@ fn blank_gtp(header: &mut [u8]) {
 /// Blanks the content of options that may identify a host: cookies, keys, signatures, addresses of Multipath TCP.
 fn blank_options(options: &mut [u8]) {
     let mut at = 0;
-    let lengths: Vec<usize> = each(options).map(<[u8]>::len).collect();
+    let lengths: Vec<usize> = iter_options(options).map(<[u8]>::len).collect();
     for length in lengths {
         let option = &mut options[at..at + length];
         let is_known = match (option[0], length) {

@@ -2,15 +2,17 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::Stop;
-use super::around::Around;
-use super::ip::{Addresses, IpPacket};
-use super::view::{View, long, word};
-use crate::options::{MSS, MULTIPATH, NO_OPERATION, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, are_blanked, each};
+use super::ParseStop;
+use super::around::NetworkLayers;
+use super::ip::{AddressPair, IpPacket};
+use super::view::{PacketView, read_u16, read_u32};
+use crate::options::{
+    MSS, MULTIPATH, NO_OPERATION, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, are_blanked, iter_options,
+};
 
 /// A TCP segment as a capture shows it, or a train of segments that an offload joined or did not cut yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Segment {
+pub struct CapturedSegment {
     /// Address and port of the sender, by the innermost IP header.
     pub source: SocketAddr,
     /// Address and port of the receiver.
@@ -71,7 +73,7 @@ pub struct SegmentOptions {
     pub cut: bool,
 }
 
-/// Bits of [`Segment::flags`] (RFC 9293, 3.1; RFC 3168, 6.1; RFC 3540, 9).
+/// Bits of [`CapturedSegment::flags`] (RFC 9293, 3.1; RFC 3168, 6.1; RFC 3540, 9).
 pub mod flags {
     /// The sender has no more data.
     pub const FIN: u16 = 0x001;
@@ -93,40 +95,40 @@ pub mod flags {
     pub const NS: u16 = 0x100;
 }
 
-impl Segment {
+impl CapturedSegment {
     /// Returns true if the segment has all of these flags.
-    pub fn has(&self, flags: u16) -> bool {
+    pub fn has_flags(&self, flags: u16) -> bool {
         self.flags & flags == flags
     }
 
     /// Returns the segment in the innermost IP packet, which has so many bytes of tunnels' headers before it and this
     /// header of TCP.
     #[inline]
-    pub(super) fn new(packet: &IpPacket, header: &Header, around: Around, overhead: usize) -> Self {
+    pub(super) fn new(packet: &IpPacket, header: &SegmentHeader, around: NetworkLayers, overhead: usize) -> Self {
         let fixed = header.fixed;
-        let checksum = word(fixed, 16);
+        let checksum = read_u16(fixed, 16);
         Self {
-            source: socket(packet.addresses, 0, word(fixed, 0)),
-            destination: socket(packet.addresses, 1, word(fixed, 2)),
+            source: socket_address(packet.addresses, 0, read_u16(fixed, 0)),
+            destination: socket_address(packet.addresses, 1, read_u16(fixed, 2)),
             network: around.network,
             overhead: u16::try_from(overhead).unwrap_or(u16::MAX),
-            sequence: long(fixed, 4),
-            acknowledgement: long(fixed, 8),
-            flags: word(fixed, 12) & 0x1FF,
-            window: word(fixed, 14),
+            sequence: read_u32(fixed, 4),
+            acknowledgement: read_u32(fixed, 8),
+            flags: read_u16(fixed, 12) & 0x1FF,
+            window: read_u16(fixed, 14),
             payload: header.payload,
             options: SegmentOptions::new(header),
             identification: packet.identification,
             hops_left: packet.hops_left,
             traffic_class: packet.traffic_class,
             checksum,
-            checksum_is_unfinished: checksum == packet.pseudo_header().folded(),
+            checksum_is_unfinished: checksum == packet.pseudo_header().folded_sum(),
         }
     }
 }
 
 /// The header of a segment, whose length was checked.
-pub(super) struct Header<'p> {
+pub(super) struct SegmentHeader<'p> {
     fixed: &'p [u8; 20],
     /// The captured part of the options.
     options: &'p [u8],
@@ -135,14 +137,14 @@ pub(super) struct Header<'p> {
     payload: u32,
 }
 
-impl<'p> Header<'p> {
+impl<'p> SegmentHeader<'p> {
     /// Reads the header at the front of a segment. Fails if its first 20 bytes are cut, or its length is wrong.
     #[inline]
-    pub(super) fn read(segment: View<'p>) -> Result<Self, Stop> {
-        let fixed = segment.head::<20>()?;
+    pub(super) fn read(segment: PacketView<'p>) -> Result<Self, ParseStop> {
+        let fixed = segment.first_bytes::<20>()?;
         let length = usize::from(fixed[12] >> 4) * 4;
         if length < fixed.len() || length > segment.length {
-            return Err(Stop::Malformed);
+            return Err(ParseStop::Malformed);
         }
         Ok(Self {
             fixed,
@@ -153,7 +155,7 @@ impl<'p> Header<'p> {
     }
 }
 
-impl Header<'_> {
+impl SegmentHeader<'_> {
     /// Returns the length of the header in bytes, without what the snap length cut off.
     pub(super) fn captured_length(&self) -> usize {
         self.fixed.len() + self.options.len()
@@ -162,29 +164,29 @@ impl Header<'_> {
 
 impl SegmentOptions {
     #[inline]
-    fn new(header: &Header) -> Self {
+    fn new(header: &SegmentHeader) -> Self {
         let cut = header.options_are_cut;
         match header.options {
             // Nearly all segments have nothing else.
             [NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10, times @ ..] if times.len() == 8 => {
-                Self { timestamps: Some((long(times, 0), long(times, 4))), cut, ..Self::default() }
+                Self { timestamps: Some((read_u32(times, 0), read_u32(times, 4))), cut, ..Self::default() }
             }
             [] => Self { cut, ..Self::default() },
             _ => Self::read(header),
         }
     }
 
-    fn read(header: &Header) -> Self {
+    fn read(header: &SegmentHeader) -> Self {
         let opens = u16::from(header.fixed[13]) & flags::SYN != 0;
         let blanked = opens && are_blanked(header.options);
         let mut read = Self { blanked, cut: header.options_are_cut, ..Self::default() };
-        for option in each(header.options) {
+        for option in iter_options(header.options) {
             match *option {
                 [MSS, _, a, b] => read.mss = Some(u16::from_be_bytes([a, b])),
                 [WINDOW_SCALE, _, shift] => read.window_scale = Some(shift),
                 [SACK_PERMITTED, _] => read.sack_permitted = true,
                 [TIMESTAMPS, _, ref times @ ..] if times.len() == 8 => {
-                    read.timestamps = Some((long(times, 0), long(times, 4)));
+                    read.timestamps = Some((read_u32(times, 0), read_u32(times, 4)));
                 }
                 // One with part of a block is none, as for the kernel (`tcp_parse_options`).
                 [SACK, _, ref blocks @ ..] if blocks.len().is_multiple_of(8) => {
@@ -202,16 +204,16 @@ impl SegmentOptions {
 fn blocks_of(bytes: &[u8]) -> ([(u32, u32); 4], u8) {
     let mut blocks = [(0, 0); 4];
     for (block, place) in bytes.as_chunks::<8>().0.iter().zip(&mut blocks) {
-        *place = (long(block, 0), long(block, 4));
+        *place = (read_u32(block, 0), read_u32(block, 4));
     }
     (blocks, (bytes.len() / 8).min(blocks.len()) as u8)
 }
 
 /// Returns the first or second of the addresses with its port.
 #[inline]
-fn socket(addresses: Addresses, number: usize, port: u16) -> SocketAddr {
+fn socket_address(addresses: AddressPair, number: usize, port: u16) -> SocketAddr {
     match addresses {
-        Addresses::V4(bytes) => SocketAddr::from((Ipv4Addr::from(bytes[number]), port)),
-        Addresses::V6(bytes) => SocketAddr::from((Ipv6Addr::from(bytes[number]), port)),
+        AddressPair::V4(bytes) => SocketAddr::from((Ipv4Addr::from(bytes[number]), port)),
+        AddressPair::V6(bytes) => SocketAddr::from((Ipv6Addr::from(bytes[number]), port)),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::view::{long, word};
-use super::{LinkType, Segment, SegmentOptions, ether_type};
+use super::view::{read_u16, read_u32};
+use super::{CapturedSegment, LinkType, SegmentOptions, ether_type};
 use crate::headers::TCP;
 use crate::options::{NO_OPERATION, TIMESTAMPS};
 
@@ -14,25 +14,25 @@ const TCP_WITH_TIMESTAMPS: usize = 32;
 
 /// The headers of a usual packet behind that of Ethernet.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Usual<'p> {
+pub(super) struct UsualHeaders<'p> {
     ip: &'p [u8; IP],
     tcp: &'p [u8; TCP_WITH_TIMESTAMPS],
     /// Length in bytes of the segment with its header.
     length: u16,
 }
 
-impl<'p> Usual<'p> {
+impl<'p> UsualHeaders<'p> {
     /// Returns `None` for any other packet.
     #[inline]
-    pub(super) fn of(link: LinkType, bytes: &'p [u8]) -> Option<Self> {
+    pub(super) fn from_frame(link: LinkType, bytes: &'p [u8]) -> Option<Self> {
         const FIXED: u8 = 0x45;
         const OFFSET_AND_MORE: u16 = 0x3FFF;
         const WORDS: u8 = (TCP_WITH_TIMESTAMPS / 4) as u8;
         let packet = bytes.first_chunk::<{ ETHERNET + IP + TCP_WITH_TIMESTAMPS }>()?;
         let (ip, tcp) = (packet[ETHERNET..].first_chunk::<IP>()?, packet[ETHERNET + IP..].first_chunk()?);
-        let is_ip = link == LinkType::ETHERNET && word(packet, 12) == ether_type::IPV4 && ip[0] == FIXED;
-        let is_tcp = ip[9] == TCP && word(ip, 6) & OFFSET_AND_MORE == 0 && tcp[12] >> 4 == WORDS;
-        let length = word(ip, 2).checked_sub(IP as u16)?;
+        let is_ip = link == LinkType::ETHERNET && read_u16(packet, 12) == ether_type::IPV4 && ip[0] == FIXED;
+        let is_tcp = ip[9] == TCP && read_u16(ip, 6) & OFFSET_AND_MORE == 0 && tcp[12] >> 4 == WORDS;
+        let length = read_u16(ip, 2).checked_sub(IP as u16)?;
         let has_times = tcp[20..24] == [NO_OPERATION, NO_OPERATION, TIMESTAMPS, 10];
         let is_usual = is_ip && is_tcp && has_times && length >= TCP_WITH_TIMESTAMPS as u16;
         is_usual.then_some(Self { ip, tcp, length })
@@ -40,23 +40,27 @@ impl<'p> Usual<'p> {
 
     /// Returns the segment of the packet: the one that [`super::find_segment`] finds, but in a third of the time.
     #[inline]
-    pub(super) fn segment(&self) -> Segment {
+    pub(super) fn captured_segment(&self) -> CapturedSegment {
         let Self { ip, tcp, length } = *self;
-        let socket =
-            |ip_at: usize, port_at: usize| SocketAddr::from((Ipv4Addr::from_bits(long(ip, ip_at)), word(tcp, port_at)));
-        let checksum = word(tcp, 16);
-        Segment {
+        let socket = |ip_at: usize, port_at: usize| {
+            SocketAddr::from((Ipv4Addr::from_bits(read_u32(ip, ip_at)), read_u16(tcp, port_at)))
+        };
+        let checksum = read_u16(tcp, 16);
+        CapturedSegment {
             source: socket(12, 0),
             destination: socket(16, 2),
             network: 0,
             overhead: 0,
-            sequence: long(tcp, 4),
-            acknowledgement: long(tcp, 8),
-            flags: word(tcp, 12) & 0x1FF,
-            window: word(tcp, 14),
+            sequence: read_u32(tcp, 4),
+            acknowledgement: read_u32(tcp, 8),
+            flags: read_u16(tcp, 12) & 0x1FF,
+            window: read_u16(tcp, 14),
             payload: u32::from(length) - TCP_WITH_TIMESTAMPS as u32,
-            options: SegmentOptions { timestamps: Some((long(tcp, 24), long(tcp, 28))), ..SegmentOptions::default() },
-            identification: Some(word(ip, 4)),
+            options: SegmentOptions {
+                timestamps: Some((read_u32(tcp, 24), read_u32(tcp, 28))),
+                ..SegmentOptions::default()
+            },
+            identification: Some(read_u16(ip, 4)),
             hops_left: ip[8],
             traffic_class: ip[1],
             checksum,
@@ -68,7 +72,7 @@ impl<'p> Usual<'p> {
 /// Returns the sum over the pseudo header of a segment of this length.
 #[inline]
 fn pseudo_header(ip: &[u8; IP], length: u16) -> u16 {
-    let words = [word(ip, 12), word(ip, 14), word(ip, 16), word(ip, 18), length, TCP.into()];
+    let words = [read_u16(ip, 12), read_u16(ip, 14), read_u16(ip, 16), read_u16(ip, 18), length, TCP.into()];
     let sum: u32 = words.into_iter().map(u32::from).sum();
     // Six words carry over twice at most.
     let sum = (sum & 0xFFFF) + (sum >> 16);
@@ -77,7 +81,7 @@ fn pseudo_header(ip: &[u8; IP], length: u16) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Captured, View, find_segment};
+    use super::super::{CapturedContent, PacketView, find_segment};
     use super::*;
     use proptest::prelude::*;
 
@@ -105,19 +109,19 @@ mod tests {
             let mut bytes = packet(numbers, captured);
             if is_unfinished && bytes.len() >= 66 {
                 let ip: [u8; IP] = *bytes[14..].first_chunk().unwrap();
-                let sum = pseudo_header(&ip, word(&ip, 2) - IP as u16);
+                let sum = pseudo_header(&ip, read_u16(&ip, 2) - IP as u16);
                 bytes[50..52].copy_from_slice(&sum.to_be_bytes());
             }
             if let Some((at, byte)) = changed {
                 bytes[at] = byte;
             }
-            let mut found = Captured::Other;
-            let general = find_segment(LinkType::ETHERNET, View::new(&bytes, 1514), &mut found);
-            match Usual::of(LinkType::ETHERNET, &bytes) {
-                Some(usual) => prop_assert_eq!((general, found), (Ok(()), Captured::Tcp(usual.segment()))),
+            let mut found = CapturedContent::Other;
+            let general = find_segment(LinkType::ETHERNET, PacketView::new(&bytes, 1514), &mut found);
+            match UsualHeaders::from_frame(LinkType::ETHERNET, &bytes) {
+                Some(usual) => prop_assert_eq!((general, found), (Ok(()), CapturedContent::Tcp(usual.captured_segment()))),
                 None => prop_assert!(captured < 66 || changed.is_some(), "every usual one is read"),
             }
-            prop_assert!(Usual::of(LinkType::RAW, &bytes).is_none());
+            prop_assert!(UsualHeaders::from_frame(LinkType::RAW, &bytes).is_none());
         }
     }
 }

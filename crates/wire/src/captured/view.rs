@@ -1,10 +1,10 @@
 //! Bytes of a captured packet, of which the snap length may have cut off the end.
 
-use super::Stop;
+use super::ParseStop;
 
 /// The rest of a packet, from one of its headers on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct View<'p> {
+pub(super) struct PacketView<'p> {
     /// The captured part of it.
     pub(super) bytes: &'p [u8],
     /// Length of the rest in bytes when it passed; never less than was captured.
@@ -13,7 +13,7 @@ pub(super) struct View<'p> {
     pub(super) offset: usize,
 }
 
-impl<'p> View<'p> {
+impl<'p> PacketView<'p> {
     /// Views a whole packet, of which so many bytes passed. Some files state fewer than they hold.
     #[inline]
     pub(super) fn new(bytes: &'p [u8], original: usize) -> Self {
@@ -22,14 +22,14 @@ impl<'p> View<'p> {
 
     /// Returns the first bytes. Fails if they were not captured, or never were there.
     #[inline]
-    pub(super) fn head<const N: usize>(&self) -> Result<&'p [u8; N], Stop> {
-        self.bytes.first_chunk().ok_or_else(|| self.missing(N))
+    pub(super) fn first_bytes<const N: usize>(&self) -> Result<&'p [u8; N], ParseStop> {
+        self.bytes.first_chunk().ok_or_else(|| self.missing_bytes(N))
     }
 
     /// Returns the view behind the first `length` bytes. Fails if not all of these were captured.
     #[inline]
-    pub(super) fn after(self, length: usize) -> Result<Self, Stop> {
-        let bytes = self.bytes.get(length..).ok_or_else(|| self.missing(length))?;
+    pub(super) fn skip_bytes(self, length: usize) -> Result<Self, ParseStop> {
+        let bytes = self.bytes.get(length..).ok_or_else(|| self.missing_bytes(length))?;
         Ok(Self { bytes, length: self.length - length, offset: self.offset + length })
     }
 
@@ -41,23 +41,23 @@ impl<'p> View<'p> {
 
     /// Returns the upper half of its first byte, which is the version of an IP header.
     #[inline]
-    pub(super) fn version(&self) -> Result<u8, Stop> {
-        Ok(self.head::<1>()?[0] >> 4)
+    pub(super) fn ip_version(&self) -> Result<u8, ParseStop> {
+        Ok(self.first_bytes::<1>()?[0] >> 4)
     }
 
-    fn missing(&self, length: usize) -> Stop {
-        if length <= self.length { Stop::Cut } else { Stop::Malformed }
+    fn missing_bytes(&self, length: usize) -> ParseStop {
+        if length <= self.length { ParseStop::Cut } else { ParseStop::Malformed }
     }
 }
 
 /// Returns the 16 bits at this offset of a header.
 #[inline]
-pub(super) fn word(header: &[u8], at: usize) -> u16 {
+pub(super) fn read_u16(header: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([header[at], header[at + 1]])
 }
 
 /// Returns the 32 bits at this offset of a header.
 #[inline]
-pub(super) fn long(header: &[u8], at: usize) -> u32 {
+pub(super) fn read_u32(header: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }

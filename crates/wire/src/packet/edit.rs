@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use fullpipe_units::ByteCount;
 
-use super::Packet;
-use crate::checksum::Sum;
+use super::IpPacketTrain;
+use crate::checksum::ChecksumSum;
 use crate::headers::{IpVersion, TCP};
 use crate::options::{MSS, NO_OPERATION, SACK, SACK_PERMITTED, SYN, TIMESTAMPS, WINDOW_SCALE, first_length};
 
@@ -16,10 +16,10 @@ const CE: u8 = 0b11;
 const MIN_HEADER_V4: usize = 20;
 const MIN_HEADER_V6: usize = 40;
 
-impl Packet {
+impl IpPacketTrain {
     /// A number that all packets between two sockets have in common, in this direction: a hash of addresses, protocol
     /// and ports (FNV-1a). Packets that are neither TCP nor UDP share one.
-    pub fn flow(&self) -> u64 {
+    pub fn flow_hash(&self) -> u64 {
         let Some(headers) = self.headers else { return 0 };
         let addresses = match headers.version {
             IpVersion::V4 => &self.head[12..20],
@@ -50,8 +50,8 @@ impl Packet {
 
     /// Spoils a bit of the transport's header or of the payload, which `random` chooses. The checksum is finished
     /// before, so that the receiver notices. A train must be cut first.
-    pub fn corrupt(&mut self, random: u64) {
-        self.complete();
+    pub fn corrupt_bit(&mut self, random: u64) {
+        self.complete_checksum();
         let front = self.headers.map_or(0, |headers| headers.transport);
         let spoilable = self.head.len() - front + self.range.len();
         let Some(at) = random.checked_rem(spoilable as u64) else { return };
@@ -61,7 +61,7 @@ impl Packet {
             *byte ^= bit;
         } else {
             // Others may share the payload.
-            let mut payload = self.payload().to_vec();
+            let mut payload = self.payload_bytes().to_vec();
             payload[at - self.head.len()] ^= bit;
             self.range = 0..payload.len();
             self.payload = payload.into();
@@ -81,7 +81,7 @@ impl Packet {
 
     /// Removes the window scale option from a SYN. Returns true if the SYN had one.
     pub fn strip_window_scale(&mut self) -> bool {
-        self.edit_syn_option(WINDOW_SCALE, blank)
+        self.edit_syn_option(WINDOW_SCALE, blank_option)
     }
 
     /// Writes another shift into the window scale option of a SYN. Returns true if that changed it.
@@ -91,26 +91,26 @@ impl Packet {
 
     /// Removes "SACK permitted" from a SYN, and SACK blocks. Returns true if there were some.
     pub fn strip_sack(&mut self) -> bool {
-        let permitted = self.edit_syn_option(SACK_PERMITTED, blank);
-        self.edit_option(SACK, blank) || permitted
+        let permitted = self.edit_syn_option(SACK_PERMITTED, blank_option);
+        self.edit_option(SACK, blank_option) || permitted
     }
 
     /// Removes timestamps. Returns true if there were some.
     pub fn strip_timestamps(&mut self) -> bool {
-        self.edit_option(TIMESTAMPS, blank)
+        self.edit_option(TIMESTAMPS, blank_option)
     }
 
     /// Makes a larger MSS in a SYN this one. Returns true if it was larger.
     pub fn clamp_mss(&mut self, most: ByteCount) -> bool {
-        self.edit_syn_option(MSS, |option| clamp(&mut option[2..], most))
+        self.edit_syn_option(MSS, |option| clamp_field(&mut option[2..], most))
     }
 
     /// Makes a larger value of the window field this one. Returns true if it was larger.
     pub fn clamp_window(&mut self, most: ByteCount) -> bool {
-        let Some(transport) = self.tcp() else { return false };
-        let before = self.get(transport + 14);
-        clamp(&mut self.head[transport + 14..transport + 16], most);
-        let changed = self.get(transport + 14) != before;
+        let Some(transport) = self.tcp_offset() else { return false };
+        let before = self.read_word(transport + 14);
+        clamp_field(&mut self.head[transport + 14..transport + 16], most);
+        let changed = self.read_word(transport + 14) != before;
         if changed {
             self.settle_transport_checksum();
         }
@@ -118,17 +118,17 @@ impl Packet {
     }
 
     /// Returns the offset of TCP's header.
-    fn tcp(&self) -> Option<usize> {
+    fn tcp_offset(&self) -> Option<usize> {
         self.headers.filter(|headers| headers.protocol == TCP).map(|headers| headers.transport)
     }
 
     fn edit_syn_option(&mut self, kind: u8, edit: impl FnMut(&mut [u8])) -> bool {
-        self.tcp().is_some_and(|transport| self.head[transport + 13] & SYN != 0) && self.edit_option(kind, edit)
+        self.tcp_offset().is_some_and(|transport| self.head[transport + 13] & SYN != 0) && self.edit_option(kind, edit)
     }
 
     /// Lets `edit` change the options of this kind, each from its kind to its end. Returns true if it changed one.
     fn edit_option(&mut self, kind: u8, mut edit: impl FnMut(&mut [u8])) -> bool {
-        let Some(transport) = self.tcp() else { return false };
+        let Some(transport) = self.tcp_offset() else { return false };
         let mut options = &mut self.head[transport + 20..];
         let mut edited = false;
         while let Some(length) = first_length(options) {
@@ -154,8 +154,8 @@ fn count_down_v4(header: &mut [u8]) -> bool {
         return false;
     }
     // RFC 1624, equation 3.
-    let sum = Sum::default().add_word(!checksum).add_word(!before).add_word(word(header, 8));
-    header[10..12].copy_from_slice(&sum.checksum().to_be_bytes());
+    let sum = ChecksumSum::default().add_word(!checksum).add_word(!before).add_word(word(header, 8));
+    header[10..12].copy_from_slice(&sum.to_checksum().to_be_bytes());
     true
 }
 
@@ -166,12 +166,12 @@ fn count_down(hops: &mut u8) -> bool {
 }
 
 /// An option cannot be cut out without moving those behind it, so it becomes padding.
-fn blank(option: &mut [u8]) {
+fn blank_option(option: &mut [u8]) {
     option.fill(NO_OPERATION);
 }
 
 /// A number of 16 bits; in a malformed option it may be shorter or longer, and stays.
-fn clamp(field: &mut [u8], most: ByteCount) {
+fn clamp_field(field: &mut [u8], most: ByteCount) {
     if let Ok(bytes) = <[u8; 2]>::try_from(&*field) {
         let clamped = u64::from(u16::from_be_bytes(bytes)).min(most.get());
         field.copy_from_slice(&(clamped as u16).to_be_bytes());

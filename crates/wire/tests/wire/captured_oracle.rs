@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use etherparse::{
     NetSlice, PacketBuilder, SlicedPacket, TcpOptionElement, TcpSlice, TransportSlice, VlanHeader, VlanId,
 };
-use fullpipe_wire::{Captured, LinkType, Segment, flags, read_captured};
+use fullpipe_wire::{CapturedContent, CapturedSegment, LinkType, flags, read_captured};
 use proptest::prelude::*;
 
 const ETHERNET: LinkType = LinkType::ETHERNET;
@@ -92,7 +92,7 @@ fn options() -> impl Strategy<Value = Vec<TcpOptionElement>> {
 }
 
 /// Holds the fields of a segment against what etherparse reads in the same bytes.
-fn compare(segment: &Segment, ip: &NetSlice, tcp: &TcpSlice) {
+fn compare(segment: &CapturedSegment, ip: &NetSlice, tcp: &TcpSlice) {
     let (source, destination, identification, hops, class): (IpAddr, IpAddr, _, _, _) = match ip {
         NetSlice::Ipv4(ip) => {
             let header = ip.header();
@@ -119,7 +119,7 @@ fn compare(segment: &Segment, ip: &NetSlice, tcp: &TcpSlice) {
 }
 
 /// Both read the same options, as far as etherparse accepts them: it refuses some lengths that are merely unusual.
-fn compare_options(segment: &Segment, tcp: &TcpSlice) {
+fn compare_options(segment: &CapturedSegment, tcp: &TcpSlice) {
     let elements: Result<Vec<_>, _> = tcp.options_iterator().collect();
     let Ok(elements) = elements else { return };
     let last = |read: fn(&TcpOptionElement) -> Option<(u32, u32)>| elements.iter().rev().find_map(read);
@@ -162,7 +162,7 @@ proptest! {
     #[test]
     fn a_packet_of_etherparse_is_read_as_it_was_written(written in written()) {
         let bytes = written.bytes();
-        let Captured::Tcp(segment) = read_captured(ETHERNET, &bytes, bytes.len()) else { panic!("{bytes:02x?}") };
+        let CapturedContent::Tcp(segment) = read_captured(ETHERNET, &bytes, bytes.len()) else { panic!("{bytes:02x?}") };
         let (ip, tcp) = sliced(&bytes).expect("etherparse reads what it writes");
         compare(&segment, &ip, &tcp);
         prop_assert_eq!(segment.network != 0, !written.vlans.is_empty());
@@ -183,7 +183,7 @@ proptest! {
         let read = read_captured(ETHERNET, &bytes, bytes.len());
         if let Some((ip, tcp)) = sliced(&bytes) {
             // It takes a length of zero for an error, and trusts no length beyond the frame.
-            let Captured::Tcp(segment) = read else { panic!("{read:?} of {bytes:02x?}") };
+            let CapturedContent::Tcp(segment) = read else { panic!("{read:?} of {bytes:02x?}") };
             compare(&segment, &ip, &tcp);
         }
     }
@@ -192,16 +192,16 @@ proptest! {
     #[test]
     fn a_cut_packet_is_the_same_or_too_short(written in written(), kept in 0_usize..130) {
         let bytes = written.bytes();
-        let Captured::Tcp(whole) = read_captured(ETHERNET, &bytes, bytes.len()) else { panic!("{bytes:02x?}") };
+        let CapturedContent::Tcp(whole) = read_captured(ETHERNET, &bytes, bytes.len()) else { panic!("{bytes:02x?}") };
         let kept = kept.min(bytes.len());
         match read_captured(ETHERNET, &bytes[..kept], bytes.len()) {
-            Captured::Tcp(mut cut) => {
+            CapturedContent::Tcp(mut cut) => {
                 if cut.options.cut {
                     cut.options = whole.options;
                 }
                 prop_assert_eq!(cut, whole);
             }
-            other => prop_assert_eq!(other, Captured::Cut),
+            other => prop_assert_eq!(other, CapturedContent::Cut),
         }
     }
 

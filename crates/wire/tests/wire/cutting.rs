@@ -4,7 +4,7 @@ use etherparse::{
     IpHeaders, IpNumber, Ipv4Header, Ipv6Header, NetHeaders, PacketHeaders, TcpHeader, TransportHeader, UdpHeader,
 };
 use fullpipe_units::{ByteCount, SegCount};
-use fullpipe_wire::{Packet, VIRTIO_HEADER};
+use fullpipe_wire::{IpPacketTrain, VIRTIO_HEADER};
 use proptest::prelude::*;
 
 /// A train as the kernel gives it: the transport's checksum holds the sum over the pseudo header.
@@ -129,8 +129,8 @@ impl Train {
         sum as u16
     }
 
-    pub(crate) fn packet(&self) -> Packet {
-        Packet::parse(&self.bytes(), self.link).unwrap()
+    pub(crate) fn packet(&self) -> IpPacketTrain {
+        IpPacketTrain::parse(&self.bytes(), self.link).unwrap()
     }
 
     pub(crate) fn head(&self) -> usize {
@@ -157,8 +157,8 @@ pub(crate) fn trains() -> impl Strategy<Value = Train> {
 }
 
 /// The packet as it would be on a wire, without virtio's header.
-pub(crate) fn on_the_wire(mut packet: Packet) -> Vec<u8> {
-    packet.complete();
+pub(crate) fn on_the_wire(mut packet: IpPacketTrain) -> Vec<u8> {
+    packet.complete_checksum();
     let mut front = Vec::new();
     let payload = packet.emit(&[], &mut front).to_vec();
     front.drain(..VIRTIO_HEADER);
@@ -167,10 +167,10 @@ pub(crate) fn on_the_wire(mut packet: Packet) -> Vec<u8> {
 }
 
 /// Every segment on its own, cut off one after the other or by halves.
-fn segments(packet: Packet, halve: bool) -> Vec<Packet> {
+fn segments(packet: IpPacketTrain, halve: bool) -> Vec<IpPacketTrain> {
     let (mut whole, mut uncut) = (Vec::new(), vec![packet]);
     while let Some(mut first) = uncut.pop() {
-        match first.segments().get() {
+        match first.segment_count().get() {
             1 => whole.push(first),
             count => {
                 let rest = first.split_off(SegCount::new(if halve { count / 2 } else { 1 }));
@@ -212,7 +212,7 @@ proptest! {
     fn a_train_is_its_segments(train in trains(), halve: bool) {
         let whole = train.packet();
         let count = train.payload.len().div_ceil(train.size);
-        prop_assert_eq!(whole.segments(), SegCount::new(count as u64));
+        prop_assert_eq!(whole.segment_count(), SegCount::new(count as u64));
         prop_assert_eq!(whole.ip_bytes(), ByteCount::new((count * train.head() + train.payload.len()) as u64));
         let parts: Vec<Vec<u8>> = segments(whole, halve).into_iter().map(on_the_wire).collect();
         prop_assert_eq!(parts.len(), count);
@@ -250,15 +250,15 @@ proptest! {
     #[test]
     fn parts_are_trains_again(train in trains(), at in 1_u64..100) {
         let mut first = train.packet();
-        let count = first.segments().get();
+        let count = first.segment_count().get();
         prop_assume!(count > 1);
         let rest = first.split_off(SegCount::new(1 + at % (count - 1)));
         for part in [first, rest] {
             let mut bytes = Vec::new();
             let payload = part.emit(&[], &mut bytes).to_vec();
             bytes.extend(payload);
-            let again = Packet::parse(&bytes, 0).unwrap();
-            prop_assert_eq!(again.segments(), part.segments());
+            let again = IpPacketTrain::parse(&bytes, 0).unwrap();
+            prop_assert_eq!(again.segment_count(), part.segment_count());
             prop_assert_eq!(again.ip_bytes(), part.ip_bytes());
             prop_assert_eq!(segments(again, true).into_iter().map(on_the_wire).collect::<Vec<_>>(),
                 segments(part, false).into_iter().map(on_the_wire).collect::<Vec<_>>());
@@ -271,7 +271,7 @@ proptest! {
 fn a_packet_without_payload_is_one_segment() {
     let train = Train::plain(vec![1; 12]);
     let packet = train.packet();
-    assert_eq!((packet.segments().get(), packet.ip_bytes().get()), (1, 52));
+    assert_eq!((packet.segment_count().get(), packet.ip_bytes().get()), (1, 52));
     let bytes = on_the_wire(packet);
     checksums_hold(&bytes);
     assert_eq!(bytes[33] & TCP_ACK, TCP_ACK);

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use etherparse::{Icmpv4Type, Icmpv6Type, NetHeaders, PacketHeaders, TcpHeader, TcpOptionElement, TransportHeader};
 use fullpipe_units::{ByteCount, SegCount};
-use fullpipe_wire::Packet;
+use fullpipe_wire::IpPacketTrain;
 use proptest::prelude::*;
 
 use crate::cutting::{Flags, Train, checksums_hold, on_the_wire, trains};
@@ -10,18 +10,18 @@ use crate::cutting::{Flags, Train, checksums_hold, on_the_wire, trains};
 /// MSS 1460, SACK permitted, timestamps, padding, window scale 7.
 const OPTIONS: [u8; 20] = [2, 4, 5, 0xB4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
 
-fn syn(v6: bool, finished: bool) -> Packet {
+fn syn(v6: bool, finished: bool) -> IpPacketTrain {
     let flags = Flags { syn: true, ..Flags::default() };
     let mut packet = Train { v6, flags, ..Train::plain(OPTIONS.to_vec()) }.packet();
     if finished {
-        packet.complete();
+        packet.complete_checksum();
     }
     packet
 }
 
 /// The header after `edit`, whose checksums hold whether the device was still to finish them or not, and which differs
 /// if the edit says so.
-fn edited(edit: impl Fn(&mut Packet) -> bool) -> TcpHeader {
+fn edited(edit: impl Fn(&mut IpPacketTrain) -> bool) -> TcpHeader {
     let [first, .., last] = [(false, false), (false, true), (true, false), (true, true)].map(|(v6, finished)| {
         let mut packet = syn(v6, finished);
         let before = tcp(&on_the_wire(packet.clone()));
@@ -52,11 +52,11 @@ fn options_of_a_syn_are_stripped_and_rewritten() {
     use TcpOptionElement::{MaximumSegmentSize, SelectiveAcknowledgementPermitted, Timestamp, WindowScale};
     let (mss, sack, time, scale) =
         (MaximumSegmentSize(1460), SelectiveAcknowledgementPermitted, Timestamp(1, 0), WindowScale(7));
-    let after = |edit: fn(&mut Packet) -> bool| options(&edited(edit));
+    let after = |edit: fn(&mut IpPacketTrain) -> bool| options(&edited(edit));
     assert_eq!(after(|_| false), [mss.clone(), sack.clone(), time.clone(), scale.clone()]);
-    assert_eq!(after(Packet::strip_window_scale), [mss.clone(), sack.clone(), time.clone()]);
-    assert_eq!(after(Packet::strip_sack), [mss.clone(), time.clone(), scale.clone()]);
-    assert_eq!(after(Packet::strip_timestamps), [mss.clone(), sack.clone(), scale.clone()]);
+    assert_eq!(after(IpPacketTrain::strip_window_scale), [mss.clone(), sack.clone(), time.clone()]);
+    assert_eq!(after(IpPacketTrain::strip_sack), [mss.clone(), time.clone(), scale.clone()]);
+    assert_eq!(after(IpPacketTrain::strip_timestamps), [mss.clone(), sack.clone(), scale.clone()]);
     let rewritten = after(|packet| packet.rewrite_window_scale(2));
     assert_eq!(rewritten, [mss.clone(), sack.clone(), time.clone(), WindowScale(2)]);
     let clamped = after(|packet| packet.clamp_mss(ByteCount::new(1200)));
@@ -89,7 +89,7 @@ fn of_icmp_only_echoes_are_answered() {
         bytes.extend([version << 4 | 5, 0, 0, 48, 0, 8, flags[0], flags[1], 1, protocol, 0, 0]);
         bytes.extend([9; 36]);
         bytes[10 + if version == 4 { 20 } else { 40 }] = kind;
-        let mut packet = Packet::parse(&bytes, 0).unwrap();
+        let mut packet = IpPacketTrain::parse(&bytes, 0).unwrap();
         let by: IpAddr = if version == 4 { [198, 18, 1, 1].into() } else { [0xFC; 16].into() };
         (packet.time_exceeded(by).is_some(), packet.too_big(ByteCount::new(68)).is_some(), packet.count_hop())
     };
@@ -130,7 +130,7 @@ proptest! {
         train.payload.truncate(train.size);
         let right = on_the_wire(train.packet());
         let mut packet = train.packet();
-        packet.corrupt(random);
+        packet.corrupt_bit(random);
         let wrong = on_the_wire(packet);
         let differing: u32 = right.iter().zip(&wrong).map(|(right, wrong)| (right ^ wrong).count_ones()).sum();
         prop_assert_eq!((wrong.len(), differing), (right.len(), 1));
@@ -141,8 +141,8 @@ proptest! {
     #[test]
     fn a_joined_train_has_a_checksum_of_its_own(train in trains()) {
         let mut packet = train.packet();
-        packet.join();
-        prop_assert_eq!(packet.segments(), SegCount::new(1));
+        packet.join_segments();
+        prop_assert_eq!(packet.segment_count(), SegCount::new(1));
         let bytes = on_the_wire(packet);
         prop_assert!(bytes.ends_with(&train.payload));
         checksums_hold(&bytes);
@@ -160,7 +160,7 @@ proptest! {
             bytes[at + 10] = 0;
             bytes[at + 11] = 0;
         }
-        let mut packet = Packet::parse(&bytes, train.link).unwrap();
+        let mut packet = IpPacketTrain::parse(&bytes, train.link).unwrap();
         prop_assert_eq!(packet.mark_ce(), field != 0);
         if field != 0 && train.payload.len() <= train.size {
             let wire = on_the_wire(packet);
@@ -207,7 +207,7 @@ proptest! {
     fn hops_are_counted_and_their_end_is_reported(train in trains()) {
         let mut packet = train.packet();
         prop_assert!(packet.count_hop());
-        if packet.segments() == SegCount::new(1) {
+        if packet.segment_count() == SegCount::new(1) {
             let bytes = on_the_wire(packet);
             checksums_hold(&bytes);
             prop_assert_eq!(bytes[if train.v6 { 7 } else { 8 }], 63);
@@ -240,10 +240,10 @@ proptest! {
     /// Packets of one connection share a number, however they are cut; those of another have another.
     #[test]
     fn a_flow_is_reported_by_addresses_and_ports(train in trains()) {
-        let flow = train.packet().flow();
+        let flow = train.packet().flow_hash();
         let other = Train { udp: !train.udp, ..train.clone() };
-        prop_assert_ne!(other.packet().flow(), flow);
+        prop_assert_ne!(other.packet().flow_hash(), flow);
         let later = Train { sequence: !train.sequence, payload: vec![0; 100], ..train };
-        prop_assert_eq!(later.packet().flow(), flow);
+        prop_assert_eq!(later.packet().flow_hash(), flow);
     }
 }

@@ -1,6 +1,6 @@
 //! A segment in every link, tag and tunnel, by headers written out by hand.
 
-use fullpipe_wire::{Captured, LinkType, Segment, flags, is_known, read_captured};
+use fullpipe_wire::{CapturedContent, CapturedSegment, LinkType, flags, is_known, read_captured};
 
 use crate::redaction;
 
@@ -42,13 +42,13 @@ pub(crate) fn plain() -> Vec<u8> {
     v4(6, &tcp())
 }
 
-fn read(link: u16, packet: &[u8]) -> Captured {
+fn read(link: u16, packet: &[u8]) -> CapturedContent {
     read_captured(LinkType(link), packet, packet.len())
 }
 
-fn segment(link: u16, packet: &[u8]) -> Segment {
+fn segment(link: u16, packet: &[u8]) -> CapturedSegment {
     match read(link, packet) {
-        Captured::Tcp(segment) => {
+        CapturedContent::Tcp(segment) => {
             redaction::check(LinkType(link), packet, packet.len(), &segment);
             segment
         }
@@ -56,7 +56,7 @@ fn segment(link: u16, packet: &[u8]) -> Segment {
     }
 }
 
-fn in_ethernet(kind: u16, payload: &[u8]) -> Segment {
+fn in_ethernet(kind: u16, payload: &[u8]) -> CapturedSegment {
     segment(1, &ethernet(kind, payload))
 }
 
@@ -67,7 +67,7 @@ fn every_field_of_a_segment_is_read() {
     assert_eq!((read.network, read.overhead), (0, 0));
     assert_eq!((read.sequence, read.acknowledgement, read.window), (0x0102_0304, 0x0506_0708, 0x01f6));
     assert_eq!((read.flags, read.payload), (flags::PSH | flags::ACK, 10));
-    assert!(read.has(flags::ACK) && !read.has(flags::ACK | flags::SYN));
+    assert!(read.has_flags(flags::ACK) && !read.has_flags(flags::ACK | flags::SYN));
     assert_eq!(read.options.timestamps, Some((9, 8)));
     assert_eq!((read.identification, read.hops_left, read.traffic_class), (Some(0x1234), 63, 2));
     assert_eq!((read.checksum, read.checksum_is_unfinished), (0xabcd, false));
@@ -88,7 +88,7 @@ fn every_option_is_read() {
         segment[12] = ((20 + options.len()) as u8 / 4) << 4 | (syn >> 8) as u8;
         segment[13] = syn as u8;
         segment.extend(options);
-        let Captured::Tcp(read) = read(101, &v4(6, &segment)) else { panic!() };
+        let CapturedContent::Tcp(read) = read(101, &v4(6, &segment)) else { panic!() };
         assert_eq!((read.flags, read.payload), (syn, 0));
         read.options
     };
@@ -129,9 +129,9 @@ fn the_same_segment_is_found_behind_every_link() {
     for family in [10, 24, 28, 30] {
         assert_eq!(segment(0, &[&[family, 0, 0, 0], &v6(6, &tcp())[..]].concat()), expected, "{family}");
     }
-    assert_eq!(read(0, &[&[7, 0, 0, 0], &plain()[..]].concat()), Captured::Other);
-    assert_eq!(read(9, &[&[0xC0, 0x21], &plain()[..]].concat()), Captured::Other, "LCP");
-    assert_eq!(read(147, &plain()), Captured::Other);
+    assert_eq!(read(0, &[&[7, 0, 0, 0], &plain()[..]].concat()), CapturedContent::Other);
+    assert_eq!(read(9, &[&[0xC0, 0x21], &plain()[..]].concat()), CapturedContent::Other, "LCP");
+    assert_eq!(read(147, &plain()), CapturedContent::Other);
     assert!([0, 1, 9, 10, 12, 14, 101, 108, 113, 228, 229, 276].map(LinkType).into_iter().all(is_known));
     assert!(![2, 119, 147, 195].map(LinkType).into_iter().any(is_known));
 }
@@ -164,7 +164,7 @@ fn rarer_links_are_read() {
     bare(240, &[&[9, 9, 9, 9], &[2; 12][..], &[8, 0]].concat());
     bare(242, &[&[7; 40], &[8, 0, 0, 0][..]].concat());
     let session = segment(51, &[&[0x11, 0, 0, 5, 0, 72, 0x00, 0x21], &plain()[..]].concat());
-    assert_eq!(Segment { network: 0, ..session }, expected);
+    assert_eq!(CapturedSegment { network: 0, ..session }, expected);
     for frame in [
         wireless(0x08, 0x01, &[]),
         wireless(0x08, 0x03, &[2; 6]),
@@ -174,10 +174,10 @@ fn rarer_links_are_read() {
         assert_eq!(segment(105, &frame), expected);
         assert_eq!(segment(127, &[&[0, 0, 9, 0, 0, 0, 0, 0, 7], &frame[..]].concat()), expected);
     }
-    assert_eq!(read(105, &wireless(0x08, 0x41, &[])), Captured::Encrypted);
-    assert_eq!(read(105, &wireless(0x80, 0x00, &[])), Captured::Other, "a beacon");
-    assert_eq!(read(105, &wireless(0xC8, 0x01, &[])), Captured::Other, "it has no data");
-    assert_eq!(read(239, &[2, 0, 0, 7, 0, 0, 1, 0]), Captured::Malformed);
+    assert_eq!(read(105, &wireless(0x08, 0x41, &[])), CapturedContent::Encrypted);
+    assert_eq!(read(105, &wireless(0x80, 0x00, &[])), CapturedContent::Other, "a beacon");
+    assert_eq!(read(105, &wireless(0xC8, 0x01, &[])), CapturedContent::Other, "it has no data");
+    assert_eq!(read(239, &[2, 0, 0, 7, 0, 0, 1, 0]), CapturedContent::Malformed);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn tags_of_bridges_and_frames_with_a_length_are_followed() {
     assert_eq!(in_ethernet(length, &[&[0x06, 0x06, 0x03], &plain()[..]].concat()), plainly);
     let tagged = in_ethernet(0x8100, &[&[0, 7], &length.to_be_bytes()[..], &logical].concat());
     assert_eq!(tagged.network, in_ethernet(0x8100, &[&[0, 7, 0x08, 0x00], &plain()[..]].concat()).network);
-    assert_eq!(read(1, &ethernet(38, &[0x42; 46])), Captured::Other, "a spanning tree");
+    assert_eq!(read(1, &ethernet(38, &[0x42; 46])), CapturedContent::Other, "a spanning tree");
     // 802.1BR, VN-Tag, HSR.
     for (kind, tag) in [(0x893F, &[0x20, 1, 0, 2, 0, 0][..]), (0x8926, &[0, 1, 0x80, 2]), (0x892F, &[0, 60, 0, 9])] {
         assert_eq!(in_ethernet(kind, &[tag, &[8, 0], &plain()].concat()), plainly, "{kind:x}");
@@ -198,7 +198,7 @@ fn tags_of_bridges_and_frames_with_a_length_are_followed() {
     let instance = |id: u8| [&[0, 0, 0, id], &ethernet(0x0800, &plain())[..]].concat();
     let [one, other] = [1, 2].map(|id| in_ethernet(0x88E7, &instance(id)).network);
     assert!(one != other && one != 0 && other != 0);
-    assert_eq!(read(1, &ethernet(0x88E5, &[0; 60])), Captured::Encrypted);
+    assert_eq!(read(1, &ethernet(0x88E5, &[0; 60])), CapturedContent::Encrypted);
 }
 
 #[test]
@@ -229,9 +229,9 @@ fn tunnels_of_access_points_caches_and_brokers_are_followed() {
     let back = [&[0x14, 0x7F, 0x30, 0x39], &to_station[4..]].concat();
     found(&v4(17, &back), 68);
     let fragment = |offset| access([0, 0x10, 2, 0x80, 0, 0, offset, 0], &ethernet(0x0800, &expected));
-    assert_eq!(read(101, &v4(17, &fragment(0))), Captured::FirstFragment);
-    assert_eq!(read(101, &v4(17, &fragment(1))), Captured::LaterFragment);
-    assert_eq!(read(101, &v4(17, &udp(5247, &[1, 0, 0, 0, 23, 0, 0, 0]))), Captured::Encrypted);
+    assert_eq!(read(101, &v4(17, &fragment(0))), CapturedContent::FirstFragment);
+    assert_eq!(read(101, &v4(17, &fragment(1))), CapturedContent::LaterFragment);
+    assert_eq!(read(101, &v4(17, &udp(5247, &[1, 0, 0, 0, 23, 0, 0, 0]))), CapturedContent::Encrypted);
     let broker = [&[0x41, 0x52, 0x11, 41, 0, 0, 0, 0], &[9; 36][..], &v6(6, &tcp())].concat();
     let six = segment(101, &v4(17, &udp(5072, &broker)));
     assert_eq!((six.overhead, six.identification), (72, None));
@@ -239,8 +239,8 @@ fn tunnels_of_access_points_caches_and_brokers_are_followed() {
 
 #[test]
 fn headers_that_are_not_understood_are_named() {
-    let unread = |captured: Captured| match captured {
-        Captured::Unread(unread) => unread.to_string(),
+    let unread = |captured: CapturedContent| match captured {
+        CapturedContent::Unread(unread) => unread.to_string(),
         other => panic!("{other:?}"),
     };
     assert_eq!(unread(read(1, &ethernet(0x22F3, &[0; 60]))), "TRILL (Ethernet type 0x22f3)");
@@ -275,7 +275,7 @@ fn tags_are_followed_and_make_networks_of_their_own() {
     assert_eq!(in_ethernet(0x8864, &session).payload, 10);
     let session = [&[0x11, 0, 0, 5, 0, 72, 0x00, 0x57], &v6(6, &tcp())[..]].concat();
     assert_eq!(in_ethernet(0x8864, &session).payload, 10);
-    assert_eq!(read(1, &ethernet(0x0806, &[0; 46])), Captured::Other, "ARP");
+    assert_eq!(read(1, &ethernet(0x0806, &[0; 46])), CapturedContent::Other, "ARP");
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn tunnels_are_followed_to_the_innermost_segment() {
     found(&v4(17, &udp(2152, &[&extended, &inner[..]].concat())), 48);
     let nested = (0..7).fold(inner.clone(), |packet, _| v4(4, &packet));
     found(&nested, 140);
-    assert_eq!(read(101, &v4(4, &nested)), Captured::Other, "a ninth layer");
+    assert_eq!(read(101, &v4(4, &nested)), CapturedContent::Other, "a ninth layer");
 }
 
 #[test]
@@ -330,10 +330,10 @@ fn a_number_of_flows_is_no_network_of_nvgre() {
 fn datagrams_to_the_ports_of_tunnels_that_are_none_are_datagrams() {
     for port in [53, 4789, 8472, 6081, 2152, 5247, 5072] {
         for payload in [&[][..], &[0xC7; 7], &[0xC7; 40]] {
-            assert_eq!(read(101, &v4(17, &udp(port, payload))), Captured::Udp, "{port}");
+            assert_eq!(read(101, &v4(17, &udp(port, payload))), CapturedContent::Udp, "{port}");
         }
     }
-    assert_eq!(read(101, &v4(1, &[8, 0, 0, 0])), Captured::Other);
+    assert_eq!(read(101, &v4(1, &[8, 0, 0, 0])), CapturedContent::Other);
 }
 
 #[test]
@@ -345,20 +345,20 @@ fn extension_headers_are_followed_to_a_limit() {
     let all = hop_by_hop(60, &longer(43, &longer(44, &fragment(51, 0, 0, &authenticated(6, &tcp())))));
     assert_eq!(segment(101, &v6(0, &all)).payload, 10);
     assert_eq!(segment(101, &v4(51, &authenticated(6, &tcp()))).payload, 10);
-    assert_eq!(read(101, &v6(44, &fragment(6, 0, 1, &tcp()))), Captured::FirstFragment);
-    assert_eq!(read(101, &v6(44, &fragment(6, 1, 0, &tcp()))), Captured::LaterFragment);
-    assert_eq!(read(101, &v6(50, &tcp())), Captured::Encrypted);
-    assert_eq!(read(101, &v4(50, &tcp())), Captured::Encrypted);
-    assert_eq!(read(101, &v6(59, &[])), Captured::Other, "nothing follows");
+    assert_eq!(read(101, &v6(44, &fragment(6, 0, 1, &tcp()))), CapturedContent::FirstFragment);
+    assert_eq!(read(101, &v6(44, &fragment(6, 1, 0, &tcp()))), CapturedContent::LaterFragment);
+    assert_eq!(read(101, &v6(50, &tcp())), CapturedContent::Encrypted);
+    assert_eq!(read(101, &v4(50, &tcp())), CapturedContent::Encrypted);
+    assert_eq!(read(101, &v6(59, &[])), CapturedContent::Other, "nothing follows");
     let deep = |headers| (1..headers).fold(hop_by_hop(6, &tcp()), |rest, _| hop_by_hop(60, &rest));
     assert_eq!(segment(101, &v6(60, &deep(16))).payload, 10);
-    assert_eq!(read(101, &v6(60, &deep(17))), Captured::Malformed);
+    assert_eq!(read(101, &v6(60, &deep(17))), CapturedContent::Malformed);
 
     let mut first = plain();
     first[6] = 0x20;
-    assert_eq!(read(101, &first), Captured::FirstFragment);
+    assert_eq!(read(101, &first), CapturedContent::FirstFragment);
     first[7] = 1;
-    assert_eq!(read(101, &first), Captured::LaterFragment);
+    assert_eq!(read(101, &first), CapturedContent::LaterFragment);
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn lengths_are_those_of_ip_and_else_of_the_capture() {
     assert_eq!(segment(1, &padded).payload, 0, "padding of a short frame is no data");
 
     let read_of = |packet: &[u8], original| match read_captured(LinkType::RAW, packet, original) {
-        Captured::Tcp(segment) => {
+        CapturedContent::Tcp(segment) => {
             redaction::check(LinkType::RAW, packet, original, &segment);
             segment
         }
@@ -416,14 +416,14 @@ fn wrong_lengths_are_malformed() {
         packet[at] = byte;
         read(101, &packet)
     };
-    assert_eq!(with(0, 0x44), Captured::Malformed, "a header of 16 bytes");
-    assert_eq!(with(0, 0x55), Captured::Malformed, "version 5");
-    assert_eq!(with(3, 19), Captured::Malformed, "shorter than its header");
-    assert_eq!(with(3, 39), Captured::Malformed, "shorter than TCP's header");
-    assert_eq!(with(32, 0x40), Captured::Malformed, "a TCP header of 16 bytes");
-    assert_eq!(with(32, 0xF0), Captured::Malformed, "options beyond the packet's end");
-    assert_eq!(read(101, &[]), Captured::Malformed);
-    assert_eq!(read_captured(LinkType::ETHERNET, &[], 60), Captured::Cut);
+    assert_eq!(with(0, 0x44), CapturedContent::Malformed, "a header of 16 bytes");
+    assert_eq!(with(0, 0x55), CapturedContent::Malformed, "version 5");
+    assert_eq!(with(3, 19), CapturedContent::Malformed, "shorter than its header");
+    assert_eq!(with(3, 39), CapturedContent::Malformed, "shorter than TCP's header");
+    assert_eq!(with(32, 0x40), CapturedContent::Malformed, "a TCP header of 16 bytes");
+    assert_eq!(with(32, 0xF0), CapturedContent::Malformed, "options beyond the packet's end");
+    assert_eq!(read(101, &[]), CapturedContent::Malformed);
+    assert_eq!(read_captured(LinkType::ETHERNET, &[], 60), CapturedContent::Cut);
 }
 
 /// A snap length changes nothing but options, or leaves too little.
@@ -447,17 +447,17 @@ fn whatever_a_snap_length_leaves_is_read_or_cut() {
         let options = packet.len() - 22;
         for cut in 0..packet.len() {
             let read = read_captured(LinkType::ETHERNET, &packet[..cut], packet.len());
-            if let Captured::Tcp(segment) = &read {
+            if let CapturedContent::Tcp(segment) = &read {
                 redaction::check(LinkType::ETHERNET, &packet[..cut], packet.len(), segment);
             }
             match read {
-                Captured::Tcp(segment) if cut >= options + 12 => assert_eq!(segment, whole),
-                Captured::Tcp(mut segment) => {
+                CapturedContent::Tcp(segment) if cut >= options + 12 => assert_eq!(segment, whole),
+                CapturedContent::Tcp(mut segment) => {
                     assert!(cut >= options && segment.options.cut);
                     segment.options = whole.options;
                     assert_eq!(segment, whole);
                 }
-                other => assert!(other == Captured::Cut && cut < options, "{other:?} at {cut}"),
+                other => assert!(other == CapturedContent::Cut && cut < options, "{other:?} at {cut}"),
             }
         }
     }

@@ -1,11 +1,11 @@
 use std::net::IpAddr;
 
 use fullpipe_units::{ByteCount, SegCount};
-use fullpipe_wire::{Malformed, Packet};
+use fullpipe_wire::{IpPacketTrain, MalformedPacket};
 use proptest::prelude::*;
 
 /// Returns the hops of an IP header, if it is whole.
-fn hops(packet: &Packet) -> Option<u8> {
+fn hops(packet: &IpPacketTrain) -> Option<u8> {
     let mut front = Vec::new();
     let payload = packet.emit(&[], &mut front);
     let bytes = [&front[10..], payload].concat();
@@ -31,15 +31,15 @@ proptest! {
                 *slot = byte;
             }
         }
-        if let Ok(mut packet) = Packet::parse(&bytes, link) {
-            packet.complete();
-            while packet.segments() > SegCount::new(1) {
+        if let Ok(mut packet) = IpPacketTrain::parse(&bytes, link) {
+            packet.complete_checksum();
+            while packet.segment_count() > SegCount::new(1) {
                 let mut rest = packet.split_off(SegCount::new(1));
-                packet.complete();
-                rest.complete();
+                packet.complete_checksum();
+                rest.complete_checksum();
                 packet = rest;
             }
-            packet.flow();
+            packet.flow_hash();
             packet.mark_ce();
             packet.strip_sack();
             packet.clamp_window(ByteCount::new(1));
@@ -49,7 +49,7 @@ proptest! {
             packet.too_big(ByteCount::new(1));
             packet.time_exceeded(IpAddr::from([198, 18, 1, 1]));
             packet.time_exceeded(IpAddr::from([0xFD; 16]));
-            packet.corrupt(7);
+            packet.corrupt_bit(7);
             let mut front = Vec::new();
             packet.emit(&[0; 14], &mut front);
         }
@@ -62,14 +62,17 @@ fn trains_of_nothing_and_of_unknown_kind_are_refused() {
     let given = |gso: u8, size: u8| {
         let mut bytes = vec![0, gso, 0, 0, size, 0, 0, 0, 0, 0];
         bytes.extend(icmp);
-        Packet::parse(&bytes, 0).map(|packet| packet.ip_bytes().get())
+        IpPacketTrain::parse(&bytes, 0).map(|packet| packet.ip_bytes().get())
     };
     assert_eq!(given(0, 0), Ok(28));
-    assert_eq!(given(1, 8), Err(Malformed));
-    assert_eq!(given(3, 8), Err(Malformed));
-    assert_eq!(given(5, 0), Err(Malformed));
+    assert_eq!(given(1, 8), Err(MalformedPacket));
+    assert_eq!(given(3, 8), Err(MalformedPacket));
+    assert_eq!(given(5, 0), Err(MalformedPacket));
     // A checksum that would stand behind the end.
-    assert_eq!(Packet::parse(&[5, 0, 255, 254, 255, 255, 255, 255, 255, 255, 255], 0).map(drop), Err(Malformed));
-    assert_eq!(Packet::parse(&[0; 9], 0).map(drop), Err(Malformed));
-    assert_eq!(Packet::parse(&[0; 10], 0).map(drop), Err(Malformed));
+    assert_eq!(
+        IpPacketTrain::parse(&[5, 0, 255, 254, 255, 255, 255, 255, 255, 255, 255], 0).map(drop),
+        Err(MalformedPacket)
+    );
+    assert_eq!(IpPacketTrain::parse(&[0; 9], 0).map(drop), Err(MalformedPacket));
+    assert_eq!(IpPacketTrain::parse(&[0; 10], 0).map(drop), Err(MalformedPacket));
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use etherparse::Ipv4HeaderSlice;
-use fullpipe_wire::{Captured, LinkType, Pseudonyms, Segment, read_captured, redact};
+use fullpipe_wire::{CapturedContent, CapturedSegment, LinkType, Pseudonyms, read_captured, redact_segment};
 use proptest::prelude::*;
 
 use crate::encapsulation::{ethernet, plain, tcp, udp, v4, v6, wireless};
@@ -12,13 +12,13 @@ use crate::encapsulation::{ethernet, plain, tcp, udp, v4, v6, wireless};
 struct Inverted;
 
 impl Pseudonyms for Inverted {
-    fn replace(&mut self, address: &mut [u8]) {
+    fn replace_address(&mut self, address: &mut [u8]) {
         for byte in address {
             *byte = !*byte;
         }
     }
 
-    fn digest(&mut self, bytes: &[u8]) -> u16 {
+    fn digest_bytes(&mut self, bytes: &[u8]) -> u16 {
         bytes.iter().fold(7, |sum, byte| sum.rotate_left(3) ^ u16::from(*byte))
     }
 }
@@ -33,11 +33,11 @@ fn inverted(address: SocketAddr) -> SocketAddr {
 
 fn frame_of(link: LinkType, packet: &[u8], original: usize) -> Option<(Vec<u8>, usize)> {
     let mut frame = vec![0xEE; 9];
-    redact(link, packet, original, &mut Inverted, &mut frame).map(|length| (frame, length))
+    redact_segment(link, packet, original, &mut Inverted, &mut frame).map(|length| (frame, length))
 }
 
 /// Checks that a packet of these helpers, in which `segment` was found, is redacted.
-pub(crate) fn check(link: LinkType, packet: &[u8], original: usize, segment: &Segment) {
+pub(crate) fn check(link: LinkType, packet: &[u8], original: usize, segment: &CapturedSegment) {
     let frame = check_figures(link, packet, original, segment);
     // No address of IP or Ethernet that the helpers write, and no data.
     let addresses: [&[u8]; 4] = [&[10, 0, 0, 1, 10, 0, 0, 2], &[0xFD, 0, 0, 0, 0], &[2; 6], &[0xEE, 0xEE]];
@@ -47,12 +47,12 @@ pub(crate) fn check(link: LinkType, packet: &[u8], original: usize, segment: &Se
 }
 
 /// Checks that the redacted packet is read as `segment`. Returns it.
-fn check_figures(link: LinkType, packet: &[u8], original: usize, segment: &Segment) -> Vec<u8> {
+fn check_figures(link: LinkType, packet: &[u8], original: usize, segment: &CapturedSegment) -> Vec<u8> {
     let (frame, length) = frame_of(link, packet, original).expect("there is a segment");
-    let Captured::Tcp(again) = read_captured(LinkType::ETHERNET, &frame, length) else {
+    let CapturedContent::Tcp(again) = read_captured(LinkType::ETHERNET, &frame, length) else {
         panic!("{frame:02x?} of {packet:02x?}")
     };
-    let expected = Segment {
+    let expected = CapturedSegment {
         source: inverted(segment.source),
         destination: inverted(segment.destination),
         checksum: again.checksum,
@@ -98,7 +98,7 @@ proptest! {
             packet[at % length] = byte;
         }
         packet.truncate(original.saturating_sub(cut));
-        if let Captured::Tcp(segment) = read_captured(LinkType::ETHERNET, &packet, original) {
+        if let CapturedContent::Tcp(segment) = read_captured(LinkType::ETHERNET, &packet, original) {
             check_figures(LinkType::ETHERNET, &packet, original, &segment);
         } else {
             prop_assert_eq!(frame_of(LinkType::ETHERNET, &packet, original), None);

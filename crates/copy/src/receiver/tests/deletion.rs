@@ -1,7 +1,7 @@
 //! `--delete` and `--dry-run`.
 
 use super::*;
-use crate::tree::names;
+use crate::tree::folder_names;
 
 fn folder(mode: u16) -> EntryKind {
     EntryKind::Folder { mode, modified: ModificationTime::default() }
@@ -14,7 +14,7 @@ fn link_to(target: &str) -> EntryKind {
 impl Bench {
     fn without(patterns: &[&str], dry_run: bool) -> Self {
         let patterns: Vec<&[u8]> = patterns.iter().map(|pattern| pattern.as_bytes()).collect();
-        Self::with(|options| (options.excludes, options.dry_run) = (Excludes::new(patterns), dry_run))
+        Self::with(|options| (options.excludes, options.dry_run) = (ExcludePatterns::new(patterns), dry_run))
     }
 
     /// Makes files with their folders.
@@ -27,29 +27,29 @@ impl Bench {
 }
 
 /// Returns the paths that were said to be deleted, and those that a dry run would copy.
-fn named(sent: &[Message<'_>]) -> [Vec<String>; 2] {
-    let paths = |path: fn(&Message<'_>) -> Option<String>| sent.iter().filter_map(path).collect();
-    let deleted = |message: &Message<'_>| match message {
-        Message::Deleted { path } => Some(path.to_string()),
+fn named(sent: &[CopyMessage<'_>]) -> [Vec<String>; 2] {
+    let paths = |path: fn(&CopyMessage<'_>) -> Option<String>| sent.iter().filter_map(path).collect();
+    let deleted = |message: &CopyMessage<'_>| match message {
+        CopyMessage::Deleted { path } => Some(path.to_string()),
         _ => None,
     };
-    let wanted = |message: &Message<'_>| match message {
-        Message::WouldCopy { path } => Some(path.to_string()),
+    let wanted = |message: &CopyMessage<'_>| match message {
+        CopyMessage::WouldCopy { path } => Some(path.to_string()),
         _ => None,
     };
     [paths(deleted), paths(wanted)]
 }
 
-fn problems(sent: &[Message<'_>]) -> Vec<String> {
-    let problem = |message: &Message<'_>| match message {
-        Message::Unreadable { why, .. } => Some(why.clone()),
+fn problems(sent: &[CopyMessage<'_>]) -> Vec<String> {
+    let problem = |message: &CopyMessage<'_>| match message {
+        CopyMessage::Unreadable { why, .. } => Some(why.clone()),
         _ => None,
     };
     sent.iter().filter_map(problem).collect()
 }
 
 fn entries(folder: &Path) -> Vec<String> {
-    let found = names(fs::File::open(folder).unwrap()).unwrap();
+    let found = folder_names(fs::File::open(folder).unwrap()).unwrap();
     found.into_iter().map(|name| String::from_utf8(name).unwrap()).collect()
 }
 
@@ -95,10 +95,10 @@ fn a_file_makes_room_for_a_folder_and_a_folder_for_what_is_none() {
         let [deleted, wanted] = named(&sent);
         assert_eq!(deleted, ["folder", "other-folder", "file", "link", "kept/y"], "{dry_run}");
         assert_eq!(problems(&sent), [""; 0], "{dry_run}");
-        let held = Outcome::Failed("a folder has its name".to_owned());
+        let held = FileOutcome::Failed("a folder has its name".to_owned());
         assert_eq!(outcomes(&sent).pop(), Some((2, held)));
         if dry_run {
-            assert_eq!(outcomes(&sent)[..2], [(0, Outcome::Wanted), (1, Outcome::Wanted)]);
+            assert_eq!(outcomes(&sent)[..2], [(0, FileOutcome::Wanted), (1, FileOutcome::Wanted)]);
             assert_eq!(wanted, ["folder", "other-folder", "other-folder/inner", "link"]);
             assert!(here.path().join("folder").is_file() && here.path().join("file/in/x").exists());
         } else {
@@ -142,7 +142,7 @@ fn a_dry_run_names_folders_and_links_that_would_be_new() {
     }
     let (sent, here) = bench.end();
     assert_eq!(named(&sent)[1], ["there/other", "new", "new/inner", "new/second", "there/file"]);
-    assert_eq!(outcomes(&sent), [(0, Outcome::Wanted), (1, Outcome::Wanted)]);
+    assert_eq!(outcomes(&sent), [(0, FileOutcome::Wanted), (1, FileOutcome::Wanted)]);
     assert_eq!(problems(&sent), ["taken: a folder has its name", "there/file/x: Not a directory (os error 20)"]);
     assert!(!here.path().join("new").exists());
 }

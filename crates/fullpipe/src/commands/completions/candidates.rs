@@ -11,7 +11,7 @@ use clap_complete::engine::{
 };
 use fullpipe_lab::StandingLab;
 use fullpipe_record::LegalVerdict;
-use fullpipe_scenario::{Scenario, builtin, builtin_comparisons, builtin_grids};
+use fullpipe_scenario::{Scenario, builtin_comparisons, builtin_grids, builtin_scenarios};
 
 use crate::cli::Cli;
 
@@ -20,7 +20,7 @@ type Candidates = fn() -> Vec<CompletionCandidate>;
 /// Returns `command` with candidates for the values of its arguments and of those of its subcommands.
 pub(super) fn with_candidates(command: Command) -> Command {
     let name = command.get_name().to_owned();
-    let add = |argument: Arg| match source(&name, &argument) {
+    let add = |argument: Arg| match candidate_source(&name, &argument) {
         _ if name == "copy" && argument.get_id() == "paths" => argument.add(ArgValueCompleter::new(files_and_hosts)),
         Some(candidates) => argument.add(ArgValueCandidates::new(candidates)),
         None => argument,
@@ -30,63 +30,63 @@ pub(super) fn with_candidates(command: Command) -> Command {
 
 /// Returns the source of the values of an argument of `command`, by the name that the help gives
 /// them.
-fn source(command: &str, argument: &Arg) -> Option<Candidates> {
+fn candidate_source(command: &str, argument: &Arg) -> Option<Candidates> {
     let of_command: Option<Candidates> = match (command, argument.get_id().as_str()) {
         ("shell" | "exec", "host") => Some(hosts_of_a_lab),
         ("shell" | "exec", "scenario") => Some(scenarios_and_labs),
-        ("compare", "scenario") => Some(comparisons),
-        ("down", "name") => Some(labs),
-        ("explain", "verdict") => Some(verdicts),
+        ("compare", "scenario") => Some(comparison_candidates),
+        ("down", "name") => Some(lab_candidates),
+        ("explain", "verdict") => Some(verdict_candidates),
         _ => None,
     };
     of_command.or(match argument.get_value_names()?.first()?.as_str() {
-        "SCENARIO" => Some(scenarios),
-        "GRID" => Some(grids),
+        "SCENARIO" => Some(scenario_candidates),
+        "GRID" => Some(grid_candidates),
         "HOST" | "HOST|URL" => Some(known_hosts),
         _ => None,
     })
 }
 
-fn named(name: &str, meaning: &str) -> CompletionCandidate {
+fn named_candidate(name: &str, meaning: &str) -> CompletionCandidate {
     let meaning = (!meaning.is_empty()).then(|| meaning.to_owned().into());
     CompletionCandidate::new(name.to_owned()).help(meaning)
 }
 
-fn titled(all: &[(&str, &str)]) -> Vec<CompletionCandidate> {
+fn titled_candidates(all: &[(&str, &str)]) -> Vec<CompletionCandidate> {
     let title = |name: &str, text: &str| Scenario::parse(name, text).map(|one| one.title).unwrap_or_default();
-    all.iter().map(|(name, text)| named(name, &title(name, text))).collect()
+    all.iter().map(|(name, text)| named_candidate(name, &title(name, text))).collect()
 }
 
-fn scenarios() -> Vec<CompletionCandidate> {
-    titled(builtin())
+fn scenario_candidates() -> Vec<CompletionCandidate> {
+    titled_candidates(builtin_scenarios())
 }
 
-fn comparisons() -> Vec<CompletionCandidate> {
-    titled(builtin_comparisons())
+fn comparison_candidates() -> Vec<CompletionCandidate> {
+    titled_candidates(builtin_comparisons())
 }
 
-fn grids() -> Vec<CompletionCandidate> {
-    builtin_grids().iter().map(|(name, _)| named(name, "")).collect()
+fn grid_candidates() -> Vec<CompletionCandidate> {
+    builtin_grids().iter().map(|(name, _)| named_candidate(name, "")).collect()
 }
 
 /// Returns the labs that are up.
-fn labs() -> Vec<CompletionCandidate> {
-    StandingLab::all().unwrap_or_default().iter().map(|lab| named(&lab.name, &lab.description)).collect()
+fn lab_candidates() -> Vec<CompletionCandidate> {
+    StandingLab::find_all().unwrap_or_default().iter().map(|lab| named_candidate(&lab.name, &lab.description)).collect()
 }
 
 fn scenarios_and_labs() -> Vec<CompletionCandidate> {
-    labs().into_iter().chain(scenarios()).collect()
+    lab_candidates().into_iter().chain(scenario_candidates()).collect()
 }
 
 fn hosts_of_a_lab() -> Vec<CompletionCandidate> {
-    ["sender", "receiver", "near-relay", "far-relay"].map(|name| named(name, "")).into()
+    ["sender", "receiver", "near-relay", "far-relay"].map(|name| named_candidate(name, "")).into()
 }
 
 /// Returns the verdicts by their names, and by their kinds where several have the same.
-fn verdicts() -> Vec<CompletionCandidate> {
+fn verdict_candidates() -> Vec<CompletionCandidate> {
     let names = LegalVerdict::ALL.iter().map(|verdict| verdict.name());
     let kinds = names.clone().filter_map(|name| name.split('/').next());
-    names.chain(kinds).collect::<BTreeSet<_>>().into_iter().map(|name| named(name, "")).collect()
+    names.chain(kinds).collect::<BTreeSet<_>>().into_iter().map(|name| named_candidate(name, "")).collect()
 }
 
 /// Returns the commands below the one that `words` name, whose names begin with `begun`; each has a page.
@@ -117,7 +117,7 @@ fn known_hosts() -> Vec<CompletionCandidate> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
     let (met, configured) = (read("known_hosts"), read("config"));
     let hosts: BTreeSet<&str> = hosts_met(&met).chain(hosts_configured(&configured)).collect();
-    hosts.into_iter().map(|host| named(host, "")).collect()
+    hosts.into_iter().map(|host| named_candidate(host, "")).collect()
 }
 
 /// Returns the hosts of `known_hosts` (sshd(8)) that it names: not those whose names are hashed, nor patterns, nor

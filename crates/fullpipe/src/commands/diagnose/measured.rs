@@ -3,84 +3,84 @@
 use std::sync::atomic::AtomicBool;
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_experiment::{OwnPart, advice};
+use fullpipe_experiment::{OwnPart, ranked_remedies};
 use fullpipe_host::defects_behind;
-use fullpipe_probe::{Destination, measure, measure_iperf2};
+use fullpipe_probe::{Destination, measure_iperf2, measure_transfer};
 use fullpipe_record::{
-    At, Content, Diagnosis, DiagnosisReport, Direction, ErrorReport, Event, Evidence, Framing, KernelVersion, Measurement,
-    Remedy, Request, Transport, Trial,
+    At, Content, Diagnosis, DiagnosisReport, Direction, ErrorReport, Event, Evidence, Framing, KernelVersion,
+    Measurement, Remedy, Request, Transport, Trial,
 };
 use fullpipe_report as report;
 use fullpipe_units::{BitRate, Span};
 
-use super::Arguments;
+use super::DiagnoseArguments;
 use crate::commands::capture::with_capture;
 use crate::commands::keep::KeepArguments;
-use crate::commands::load::Server;
+use crate::commands::load::ServerAddress;
 use crate::failure::{FAILED, Failure, INTERRUPTED, LACKING, USAGE};
 use crate::terminal::Terminal;
 
 /// Default duration of a measurement, as iperf3 has it.
 const USUAL_TIME: Span = Span::from_secs(10);
 
-pub(super) fn run(arguments: &Arguments, host: &Server, terminal: &Terminal) -> Result<(), Failure> {
-    let request = arguments.load.request(USUAL_TIME)?;
+pub(super) fn run(arguments: &DiagnoseArguments, host: &ServerAddress, terminal: &Terminal) -> Result<(), Failure> {
+    let request = arguments.load.to_request(USUAL_TIME)?;
     if request.transport == Transport::Udp {
         let message = "datagrams have no window and no limit but the rate that was asked for; leave out --udp, or use \
                        `fullpipe measure --udp`";
         return Err(Failure::new(USAGE, message));
     }
     let flag = super::super::interrupt_flag()?;
-    let bench = Bench {
+    let bench = MeasurementSetup {
         destination: arguments.way.destination(host)?,
         is_iperf2: arguments.way.is_iperf2(),
         flag: &flag,
         terminal,
     };
     let recording = arguments.capture.of_test(&bench.destination)?;
-    let (measurement, diagnosis) = judged(bench.measured(&request)?, arguments.bandwidth);
+    let (measurement, diagnosis) = diagnose_measurement(bench.measure_request(&request)?, arguments.bandwidth);
     let measurement = with_capture(measurement, recording, arguments.bandwidth);
     let style = terminal.style();
-    terminal.progress(&report::figures(&measurement, style));
-    terminal.event(&Event::Measurement(Box::new(measurement.clone())));
-    terminal.result(&report::diagnosis(&diagnosis, rate(&measurement), style));
+    terminal.print_progress(&report::measurement_figures(&measurement, style));
+    terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
+    terminal.print_result(&report::diagnosis_text(&diagnosis, explained_rate(&measurement), style));
     if let Some(capture) = &measurement.capture {
-        terminal.result(&report::own_capture(capture, style));
+        terminal.print_result(&report::own_capture(capture, style));
     }
     let out = (&arguments.archive, terminal);
     let trial = match &arguments.apply {
         Some(wanted) if is_whole(&measurement) => {
-            let remedy = chosen(&diagnosis.remedies, wanted);
+            let remedy = choose_remedy(&diagnosis.remedies, wanted);
             let load = (&request, &diagnosis.remedies[..]);
-            match remedy.and_then(|remedy| bench.tried(remedy, load, &measurement, arguments)) {
+            match remedy.and_then(|remedy| bench.try_remedy(remedy, load, &measurement, arguments)) {
                 Ok(trial) => Some(trial),
                 Err(failure) => return Err(with_what_there_is(measurement, diagnosis, failure, out)),
             }
         }
         _ => None,
     };
-    finish(measurement, diagnosis, trial, out)
+    finish_diagnosis(measurement, diagnosis, trial, out)
 }
 
 /// Settings of a measurement, without its load.
-struct Bench<'b> {
+struct MeasurementSetup<'b> {
     destination: Destination,
     is_iperf2: bool,
     flag: &'b AtomicBool,
     terminal: &'b Terminal,
 }
 
-impl Bench<'_> {
-    fn measured(&self, request: &Request) -> Result<Measurement, Failure> {
+impl MeasurementSetup<'_> {
+    fn measure_request(&self, request: &Request) -> Result<Measurement, Failure> {
         let style = self.terminal.style();
         let mut head = Some(report::interval_head(request, style));
-        let run = if self.is_iperf2 { measure_iperf2 } else { measure };
+        let run = if self.is_iperf2 { measure_iperf2 } else { measure_transfer };
         let measured = run(&self.destination, request, self.flag, &mut |interval| {
             if let Some(head) = head.take() {
-                self.terminal.progress(&format!("{head}\n"));
+                self.terminal.print_progress(&format!("{head}\n"));
             }
-            self.terminal.progress(&format!("{}\n", report::interval_line(request, interval, style)));
-            self.terminal.event(&Event::Interval(Box::new(interval.clone())));
+            self.terminal.print_progress(&format!("{}\n", report::interval_line(request, interval, style)));
+            self.terminal.print_event(&Event::Interval(Box::new(interval.clone())));
         });
         Ok(measured?)
     }
@@ -89,40 +89,40 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// Fails if it is for the other end as well, or for a person, and if the measurement fails.
-    fn tried(
+    fn try_remedy(
         &self,
         remedy: &Remedy,
         (request, remedies): (&Request, &[Remedy]),
         before: &Measurement,
-        arguments: &Arguments,
+        arguments: &DiagnoseArguments,
     ) -> Result<Trial, Failure> {
         let (here, style) = (this_end(request), self.terminal.style());
         let own = before.local.settings.as_ref();
-        let part = OwnPart::of(remedy, here, request, own);
+        let part = OwnPart::from_remedy(remedy, here, request, own);
         if part.needs_other_end {
-            let is_for_here = |other: &&Remedy| OwnPart::of(other, here, request, own).is_for_here();
+            let is_for_here = |other: &&Remedy| OwnPart::from_remedy(other, here, request, own).is_for_here();
             let others: Vec<&str> = remedies.iter().filter(is_for_here).map(|other| other.id.as_str()).collect();
             return Err(for_other_end(remedy, here, &self.destination.host, &others));
         }
         if !part.does_something {
             return Err(Failure::new(FAILED, nothing_to_apply(remedy)));
         }
-        self.terminal.progress("\n");
+        self.terminal.print_progress("\n");
         let (measurement, not_undone) =
-            part.try_out(arguments.keep, &arguments.journal.path()?, |request| self.measured(request))?;
-        let (measurement, _) = judged(measurement, arguments.bandwidth);
-        self.terminal.event(&Event::Measurement(Box::new(measurement.clone())));
+            part.try_out(arguments.keep, &arguments.journal.folder_path()?, |request| self.measure_request(request))?;
+        let (measurement, _) = diagnose_measurement(measurement, arguments.bandwidth);
+        self.terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
         let trial = Trial {
             remedy: remedy.id.clone(),
             predicted: remedy.predicted,
             predicted_rtt: remedy.rtt,
-            before: rate(before),
-            measured: rate(&measurement),
+            before: explained_rate(before),
+            measured: explained_rate(&measurement),
             measurement,
             kept: arguments.keep,
             not_undone,
         };
-        self.terminal.result(&report::trial(&trial, style));
+        self.terminal.print_result(&report::trial_text(&trial, style));
         Ok(trial)
     }
 }
@@ -154,7 +154,7 @@ fn for_other_end(remedy: &Remedy, here: At, host: &str, others: &[&str]) -> Fail
 }
 
 /// The remedy of this number, counted from one, or of this name.
-fn chosen<'r>(remedies: &'r [Remedy], wanted: &str) -> Result<&'r Remedy, Failure> {
+fn choose_remedy<'r>(remedies: &'r [Remedy], wanted: &str) -> Result<&'r Remedy, Failure> {
     let by_number = wanted.parse::<usize>().ok().and_then(|number| remedies.get(number.checked_sub(1)?));
     let found = by_number.or_else(|| remedies.iter().find(|remedy| remedy.id == wanted));
     found.ok_or_else(|| {
@@ -173,10 +173,10 @@ const fn this_end(request: &Request) -> At {
     }
 }
 
-fn judged(measurement: Measurement, bandwidth: Option<BitRate>) -> (Measurement, Diagnosis) {
-    let evidence = Evidence::of(&measurement, bandwidth, Framing::Ethernet);
+fn diagnose_measurement(measurement: Measurement, bandwidth: Option<BitRate>) -> (Measurement, Diagnosis) {
+    let evidence = Evidence::from_measurement(&measurement, bandwidth, Framing::Ethernet);
     let verdict = diagnose(&evidence);
-    let remedies = advice(&evidence, &verdict);
+    let remedies = ranked_remedies(&evidence, &verdict);
     let measurement = Measurement { limit: Some(verdict.clone()), ..measurement };
     let defects = defects_behind(&verdict, kernels(&evidence));
     (measurement, Diagnosis { transfer: None, verdict, remedies, defects, evidence: None })
@@ -188,7 +188,7 @@ pub(super) fn kernels(evidence: &Evidence) -> [Option<KernelVersion>; 2] {
 }
 
 /// Returns the rate that the verdict explains.
-fn rate(measurement: &Measurement) -> BitRate {
+fn explained_rate(measurement: &Measurement) -> BitRate {
     measurement.summary.steady.map_or(measurement.summary.rate, |steady| steady.rate)
 }
 
@@ -200,25 +200,30 @@ fn is_whole(measurement: &Measurement) -> bool {
 type Out<'o> = (&'o KeepArguments, &'o Terminal);
 
 /// Prints what there is, also of a test that broke off.
-fn finish(measurement: Measurement, diagnosis: Diagnosis, trial: Option<Trial>, out: Out<'_>) -> Result<(), Failure> {
+fn finish_diagnosis(
+    measurement: Measurement,
+    diagnosis: Diagnosis,
+    trial: Option<Trial>,
+    out: Out<'_>,
+) -> Result<(), Failure> {
     let last = trial.as_ref().map_or(&measurement, |trial| &trial.measurement);
     let exit_code = if last.interrupted { INTERRUPTED } else { FAILED };
     let not_undone = trial.as_ref().and_then(|trial| trial.not_undone.clone());
     let message = last.broken_off.clone().or(not_undone);
     let (interrupted, is_valid) = (last.interrupted, last.validity.is_valid() && measurement.validity.is_valid());
     let error = message.map(|message| ErrorReport { message, exit_code });
-    print(measurement, diagnosis, trial, error.as_ref(), out);
+    print_diagnosis(measurement, diagnosis, trial, error.as_ref(), out);
     Failure::after_report(error.as_ref(), interrupted, is_valid)
 }
 
 /// Prints the diagnosis, which is valid although the remedy could not be tried.
 fn with_what_there_is(measurement: Measurement, diagnosis: Diagnosis, failure: Failure, out: Out<'_>) -> Failure {
     let error = ErrorReport { message: failure.message, exit_code: failure.code };
-    print(measurement, diagnosis, None, Some(&error), out);
+    print_diagnosis(measurement, diagnosis, None, Some(&error), out);
     Failure::already_printed(failure.code)
 }
 
-fn print(
+fn print_diagnosis(
     measurement: Measurement,
     diagnosis: Diagnosis,
     trial: Option<Trial>,
@@ -226,10 +231,10 @@ fn print(
     (keep, terminal): Out<'_>,
 ) {
     let diagnosis = Box::new(DiagnosisReport { transfers: vec![diagnosis], trial, ..DiagnosisReport::default() });
-    terminal.event(&Event::Diagnosis(diagnosis.clone()));
+    terminal.print_event(&Event::Diagnosis(diagnosis.clone()));
     let content = Content::Diagnosis { measurement: Some(Box::new(measurement)), diagnosis };
     let document = terminal.print_report(content, error);
-    keep.keep(&document, terminal);
+    keep.keep_document(&document, terminal);
 }
 
 #[cfg(test)]
@@ -264,13 +269,13 @@ mod tests {
         for (wanted, id) in
             [("1", "raise-tcp-wmem"), ("2", "parallel-streams"), ("parallel-streams", "parallel-streams")]
         {
-            assert_eq!(chosen(&remedies, wanted).unwrap().id, id);
+            assert_eq!(choose_remedy(&remedies, wanted).unwrap().id, id);
         }
         for wanted in ["0", "3", "-1", "", "nosuch"] {
-            let failure = chosen(&remedies, wanted).unwrap_err();
+            let failure = choose_remedy(&remedies, wanted).unwrap_err();
             assert_eq!(failure.code, USAGE);
             assert!(failure.message.contains("raise-tcp-wmem, parallel-streams"), "{}", failure.message);
         }
-        assert!(chosen(&[], "1").unwrap_err().message.contains("there are none"));
+        assert!(choose_remedy(&[], "1").unwrap_err().message.contains("there are none"));
     }
 }

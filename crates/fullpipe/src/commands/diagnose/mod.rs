@@ -9,19 +9,19 @@ mod watched;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-use fullpipe_observe::Subject;
+use fullpipe_observe::WatchSubject;
 use fullpipe_units::BitRate;
 
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::capture::CaptureArgument;
 use crate::commands::host::JournalFolder;
 use crate::commands::keep::KeepArguments;
 use crate::commands::live::LiveArgument;
-use crate::commands::load::{Load, Server, Way};
+use crate::commands::load::{MeasureLoadArguments, RouteArguments, ServerAddress};
 use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{Failure, USAGE};
 use crate::terminal::Terminal;
-use crate::values::{capacity, whole};
+use crate::values::{integer_parser, parse_capacity};
 
 use own_flags::OwnFlags;
 
@@ -41,7 +41,7 @@ fullpipe diagnose [OPTIONS] <HOST|URL>
 /// connection; for a COMMAND or URL whose SYN was changed on the way, asks the routers where (SYN probes, up to 4 s).
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("subject").required(true)), override_usage = USAGES)]
-pub(crate) struct Arguments {
+pub(crate) struct DiagnoseArguments {
     // Before the flags themselves: whoever reads one takes it out of what was given.
     #[command(flatten)]
     own_flags: OwnFlags,
@@ -50,11 +50,11 @@ pub(crate) struct Arguments {
     /// The server runs `fullpipe serve` or `iperf3 -s`. Write an IPv6 address with a port in brackets. A URL is
     /// downloaded with `curl` and discarded: up to 10 s (--time) and 16 GiB (--bytes).
     #[arg(group = "subject", value_name = "HOST|URL")]
-    target: Option<Target>,
+    target: Option<DiagnoseTarget>,
     /// Watch the connections of this process and its children
     ///
     /// Watches for 5 s, or --time.
-    #[arg(long, help_heading = "Watch", group = "subject", value_parser = whole(1..=u32::MAX), value_name = "PID")]
+    #[arg(long, help_heading = "Watch", group = "subject", value_parser = integer_parser(1..=u32::MAX), value_name = "PID")]
     pid: Option<u32>,
     /// Watch one connection, this end's address first
     #[arg(long, help_heading = "Watch", group = "subject", num_args = 2, value_names = ["HERE:PORT", "THERE:PORT"])]
@@ -65,9 +65,9 @@ pub(crate) struct Arguments {
     #[arg(last = true, group = "subject", value_name = "COMMAND")]
     command: Option<Vec<String>>,
     #[command(flatten)]
-    way: Way,
+    way: RouteArguments,
     /// Capacity of the path, if known; it makes the verdict surer
-    #[arg(long, value_name = "RATE", value_parser = capacity, help_heading = "Path")]
+    #[arg(long, value_name = "RATE", value_parser = parse_capacity, help_heading = "Path")]
     bandwidth: Option<BitRate>,
     /// Try this remedy of the list, by number or name
     ///
@@ -81,7 +81,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     capture: CaptureArgument,
     #[command(flatten)]
-    load: Load,
+    load: MeasureLoadArguments,
     #[command(flatten)]
     journal: JournalFolder,
     #[command(flatten)]
@@ -92,32 +92,32 @@ pub(crate) struct Arguments {
     output: OutputArguments,
 }
 
-impl Run for Arguments {
+impl RunCommand for DiagnoseArguments {
     fn output(&self) -> OutputChoice<'_> {
         self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
-        self.own_flags.check(self.target.as_ref())?;
+        self.own_flags.check_target(self.target.as_ref())?;
         match (&self.target, self.pid, self.connection.as_deref(), self.command.as_deref()) {
-            (Some(Target::Host(_)), ..) if self.live.is_wanted() => {
+            (Some(DiagnoseTarget::Host(_)), ..) if self.live.is_wanted() => {
                 let message =
                     "--live draws what other programs do here; for a test of its own, use `fullpipe measure --live`";
                 Err(Failure::new(USAGE, message))
             }
-            (Some(Target::Host(host)), ..) => measured::run(self, host, terminal),
+            (Some(DiagnoseTarget::Host(host)), ..) => measured::run(self, host, terminal),
             _ if self.apply.is_some() => {
                 let message = "--apply measures again, which takes a server at the far end: name its host";
                 Err(Failure::new(USAGE, message))
             }
-            (Some(Target::Url(_)), ..) | (_, _, _, Some(_)) if self.capture.is_set() => {
+            (Some(DiagnoseTarget::Url(_)), ..) | (_, _, _, Some(_)) if self.capture.is_set() => {
                 let message =
                     "--capture needs to know the connections before: name a server, or use --pid or --connection";
                 Err(Failure::new(USAGE, message))
             }
-            (Some(Target::Url(url)), ..) => watched::run_download(self, url, terminal),
-            (_, Some(pid), ..) => watched::run(self, Subject::Process(pid), terminal),
-            (_, _, Some(&[local, remote]), _) => watched::run(self, Subject::Connection(local, remote), terminal),
+            (Some(DiagnoseTarget::Url(url)), ..) => watched::run_download(self, url, terminal),
+            (_, Some(pid), ..) => watched::run(self, WatchSubject::Process(pid), terminal),
+            (_, _, Some(&[local, remote]), _) => watched::run(self, WatchSubject::Connection(local, remote), terminal),
             (_, _, _, Some(words)) => watched::run_command(self, words, terminal),
             _ => Err(Failure::new(USAGE, "nothing to diagnose is named")),
         }
@@ -126,12 +126,12 @@ impl Run for Arguments {
 
 /// Subject that has a name.
 #[derive(Debug, Clone)]
-enum Target {
-    Host(Server),
+enum DiagnoseTarget {
+    Host(ServerAddress),
     Url(String),
 }
 
-impl FromStr for Target {
+impl FromStr for DiagnoseTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -3,8 +3,8 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
-use super::Target;
-use crate::commands::load::{Load, Way};
+use super::DiagnoseTarget;
+use crate::commands::load::{MeasureLoadArguments, RouteArguments};
 use crate::failure::{Failure, USAGE};
 
 /// Flags of a load that were given, by their long names.
@@ -13,10 +13,10 @@ pub(super) struct OwnFlags(Vec<String>);
 
 impl OwnFlags {
     /// Fails if what is watched has no use for one of them: it has for a time, and a download for a size.
-    pub(super) fn check(&self, target: Option<&Target>) -> Result<(), Failure> {
+    pub(super) fn check_target(&self, target: Option<&DiagnoseTarget>) -> Result<(), Failure> {
         let useful: &[&str] = match target {
-            Some(Target::Host(_)) => return Ok(()),
-            Some(Target::Url(_)) => &["time", "bytes"],
+            Some(DiagnoseTarget::Host(_)) => return Ok(()),
+            Some(DiagnoseTarget::Url(_)) => &["time", "bytes"],
             None => &["time"],
         };
         let useless = self.0.iter().filter(|flag| !useful.contains(&flag.as_str()));
@@ -32,7 +32,7 @@ impl OwnFlags {
 
 impl FromArgMatches for OwnFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let all = Way::augment_args(Load::augment_args(Command::new("load")));
+        let all = RouteArguments::augment_args(MeasureLoadArguments::augment_args(Command::new("load")));
         let is_given = |flag: &&Arg| matches.value_source(flag.get_id().as_str()) == Some(ValueSource::CommandLine);
         Ok(Self(all.get_arguments().filter(is_given).filter_map(|flag| Some(flag.get_long()?.to_owned())).collect()))
     }
@@ -43,7 +43,7 @@ impl FromArgMatches for OwnFlags {
     }
 }
 
-/// Adds no flag to the command: [`Load`] and [`Way`] define them.
+/// Adds no flag to the command: [`MeasureLoadArguments`] and [`RouteArguments`] define them.
 impl Args for OwnFlags {
     fn augment_args(command: Command) -> Command {
         command
@@ -56,18 +56,18 @@ impl Args for OwnFlags {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Arguments;
+    use super::super::DiagnoseArguments;
     use clap::Parser;
 
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        arguments: Arguments,
+        arguments: DiagnoseArguments,
     }
 
     fn refused(words: &str) -> Option<String> {
         let line = Line::try_parse_from(std::iter::once("diagnose").chain(words.split(' '))).unwrap();
-        line.arguments.own_flags.check(line.arguments.target.as_ref()).err().map(|failure| failure.message)
+        line.arguments.own_flags.check_target(line.arguments.target.as_ref()).err().map(|failure| failure.message)
     }
 
     #[test]

@@ -6,15 +6,15 @@ use std::thread::{self, JoinHandle};
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_live::{WatchedPage, WatchedUpdate};
-use fullpipe_observe::Standing;
-use fullpipe_probe::{Snapshot, StreamSnapshot};
+use fullpipe_observe::WatchProgress;
+use fullpipe_probe::{StreamSnapshot, TestSnapshot};
 use fullpipe_record::Direction;
 use fullpipe_report as report;
-use fullpipe_units::{BitRate, ByteCount, Span, printable};
+use fullpipe_units::{BitRate, ByteCount, Span, printable_line};
 
-use super::Arguments;
-use super::seen::Seen;
-use crate::commands::live::{Interrupts, Picture};
+use super::DiagnoseArguments;
+use super::seen::WatchedFindings;
+use crate::commands::live::{InterruptFlags, LivePicture};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
@@ -31,8 +31,8 @@ const JUDGED_TIME: Span = Span::from_secs(3);
 const MAX_KEPT: u64 = 64 * 1024;
 
 /// The picture or the line that a user sees while a program is watched.
-pub(super) struct Progress<'t> {
-    picture: Option<Picture<WatchedUpdate>>,
+pub(super) struct WatchDisplay<'t> {
+    picture: Option<LivePicture<WatchedUpdate>>,
     terminal: &'t Terminal,
     drawn: Span,
     stated: Span,
@@ -40,67 +40,67 @@ pub(super) struct Progress<'t> {
     bandwidth: Option<BitRate>,
 }
 
-impl<'t> Progress<'t> {
+impl<'t> WatchDisplay<'t> {
     /// Begins, with a picture if one is asked for; `name` is what is watched.
-    pub(super) fn begin(
-        arguments: &Arguments,
+    pub(super) fn start_display(
+        arguments: &DiagnoseArguments,
         name: &str,
-        interrupts: &Interrupts,
+        interrupts: &InterruptFlags,
         terminal: &'t Terminal,
     ) -> Result<Self, Failure> {
-        let picture = arguments.live.start(|| WatchedPage::new(name), interrupts)?;
+        let picture = arguments.live.start_picture(|| WatchedPage::new(name), interrupts)?;
         let [drawn, stated] = [Span::ZERO; 2];
         Ok(Self { picture, terminal, drawn, stated, moved: ByteCount::ZERO, bandwidth: arguments.bandwidth })
     }
 
-    pub(super) fn show(&mut self, now: Standing<'_>) {
+    pub(super) fn show_progress(&mut self, now: WatchProgress<'_>) {
         let is_due = |last: Span, interval| now.elapsed >= last + interval;
         if self.picture.is_some() && is_due(self.drawn, PICTURE_INTERVAL) {
             self.drawn = now.elapsed;
-            self.draw(WatchedUpdate::Snapshot(snapshot(now)));
+            self.draw_update(WatchedUpdate::Snapshot(watched_snapshot(now)));
         }
         if is_due(self.stated, STATUS_INTERVAL) {
-            self.state(now);
+            self.print_limit(now);
         }
     }
 
-    fn draw(&self, update: WatchedUpdate) {
+    fn draw_update(&self, update: WatchedUpdate) {
         if let Some(picture) = &self.picture {
             picture.send(update);
         }
     }
 
     /// States rate and limit of the last moments.
-    fn state(&mut self, now: Standing<'_>) {
+    fn print_limit(&mut self, now: WatchProgress<'_>) {
         let moved: ByteCount = now.moved_each_way().into_iter().sum();
         let passed = now.elapsed.saturating_sub(self.stated);
-        let rate = BitRate::of(moved.saturating_sub(self.moved), passed);
+        let rate = BitRate::from_bytes_in(moved.saturating_sub(self.moved), passed);
         (self.stated, self.moved) = (now.elapsed, moved);
-        let (limit, sentence) = limit(now, self.bandwidth);
+        let (limit, sentence) = recent_limit(now, self.bandwidth);
         let seconds = now.elapsed.as_secs_f64();
-        self.terminal.status(&format!("{seconds:.0} s: {rate}, {moved} so far; {limit}"));
-        self.draw(WatchedUpdate::Now(limit, sentence));
+        self.terminal.print_status_line(&format!("{seconds:.0} s: {rate}, {moved} so far; {limit}"));
+        self.draw_update(WatchedUpdate::Now(limit, sentence));
     }
 }
 
-impl Drop for Progress<'_> {
+impl Drop for WatchDisplay<'_> {
     fn drop(&mut self) {
         if self.stated > Span::ZERO && self.picture.is_none() {
-            self.terminal.status("");
+            self.terminal.print_status_line("");
         }
     }
 }
 
-fn snapshot(now: Standing<'_>) -> Snapshot {
+fn watched_snapshot(now: WatchProgress<'_>) -> TestSnapshot {
     let ways = [Direction::Upload, Direction::Download].into_iter().zip(now.moved_each_way());
     let streams = ways.map(|(direction, bytes)| StreamSnapshot { direction, bytes }).collect();
-    Snapshot { at: now.elapsed, rtt: now.rtt, streams }
+    TestSnapshot { at: now.elapsed, rtt: now.rtt, streams }
 }
 
 /// Returns the name of the longest use of the last moments, and a sentence on it: the verdict where
 /// the time went into data.
-fn limit(now: Standing<'_>, bandwidth: Option<BitRate>) -> (String, String) {
-    let seen = Seen::from_watched((Some(&now.last(JUDGED_TIME)), None), None, bandwidth);
+fn recent_limit(now: WatchProgress<'_>, bandwidth: Option<BitRate>) -> (String, String) {
+    let seen = WatchedFindings::from_watched((Some(&now.recent_interval(JUDGED_TIME)), None), None, bandwidth);
     let Some(time) = &seen.time else { return ("no TCP data".to_owned(), String::new()) };
     let verdict = seen.transfers.first().filter(|_| time.data >= time.whole / 2).map(|one| diagnose(&one.evidence));
     match verdict {
@@ -131,7 +131,7 @@ impl HeldOutput {
     pub(super) fn print(mut self, terminal: &Terminal) {
         let kept = self.0.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
         for line in String::from_utf8_lossy(&kept).lines() {
-            terminal.result(&format!("{}\n", printable(line)));
+            terminal.print_result(&format!("{}\n", printable_line(line)));
         }
     }
 }

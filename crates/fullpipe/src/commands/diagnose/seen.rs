@@ -2,7 +2,7 @@
 
 use fullpipe_diagnose::time_account;
 use fullpipe_lab::PathWitness;
-use fullpipe_observe::{Watched, moved_too_briefly, transfers};
+use fullpipe_observe::{WatchedConnections, moved_too_briefly, watched_transfers};
 use fullpipe_record::{
     CommandEnd, CommandTimeForecast, ConnectionSamples, Evidence, Remedy, TimeAccount, Transfer, Validity,
 };
@@ -18,7 +18,7 @@ pub(super) struct SeenTransfer {
 
 /// The knowledge of the connections that were watched.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct WatchedFindings {
     /// The one that moved most first; those that only exchanged small messages are left out.
     pub(super) transfers: Vec<SeenTransfer>,
     /// `None` if no connection was seen.
@@ -29,10 +29,10 @@ pub(super) struct Seen {
     pub(super) validity: Option<Validity>,
 }
 
-impl Seen {
+impl WatchedFindings {
     /// Of the command that ended like `end`, or of a process that goes on.
     pub(super) fn from_watched(
-        (watched, witness): (Option<&Watched>, Option<PathWitness>),
+        (watched, witness): (Option<&WatchedConnections>, Option<PathWitness>),
         end: Option<&CommandEnd>,
         bandwidth: Option<BitRate>,
     ) -> Self {
@@ -44,23 +44,23 @@ impl Seen {
         let account = |of: &[ConnectionSamples<'_>]| time_account(whole, of, &processor);
         let time = account(&connections);
         let seen = |(transfer, evidence): (Transfer, Evidence)| {
-            let is_own = |one: &ConnectionSamples<'_>| has(&evidence, one);
+            let is_own = |one: &ConnectionSamples<'_>| has_connection(&evidence, one);
             let (own, others): (Vec<_>, Vec<_>) = connections.iter().cloned().partition(is_own);
             let data = time.data.saturating_sub(account(&others).data);
             let has_data = account(&own).data > Span::ZERO;
             has_data.then_some(SeenTransfer { transfer, evidence, data })
         };
         Self {
-            transfers: transfers(watched, bandwidth).into_iter().filter_map(seen).collect(),
+            transfers: watched_transfers(watched, bandwidth).into_iter().filter_map(seen).collect(),
             moved_too_briefly: moved_too_briefly(watched),
-            validity: witness.map(PathWitness::finish),
+            validity: witness.map(PathWitness::finish_witness),
             time: Some(time).filter(|time| time.data + time.requests > Span::ZERO),
         }
     }
 }
 
 /// Returns true if a connection is one of a transfer.
-fn has(evidence: &Evidence, connection: &ConnectionSamples<'_>) -> bool {
+fn has_connection(evidence: &Evidence, connection: &ConnectionSamples<'_>) -> bool {
     let ends = connection.ends.map(|end| end.to_string());
     let sockets = evidence.sender_sockets.iter().chain(&evidence.receiver_sockets);
     sockets.into_iter().any(|socket| [&socket.local, &socket.remote] == [&ends[0], &ends[1]])
@@ -68,15 +68,15 @@ fn has(evidence: &Evidence, connection: &ConnectionSamples<'_>) -> bool {
 
 impl SeenTransfer {
     /// Returns the rate that the verdict explains.
-    pub(super) fn rate(&self) -> BitRate {
+    pub(super) fn explained_rate(&self) -> BitRate {
         self.evidence.steady.map_or(self.transfer.rate, |steady| steady.rate)
     }
 
     /// States the time that the whole would take with a remedy whose rate is predicted.
     pub(super) fn with_command_time(&self, remedy: Remedy, time: Option<&TimeAccount>) -> Remedy {
         let of = |time: &TimeAccount| {
-            let gain = remedy.predicted?.bits_per_second.relative_to(self.rate());
-            let predicted = || time.whole.saturating_sub(self.data) + self.data.scaled(1.0 / gain);
+            let gain = remedy.predicted?.bits_per_second.relative_to(self.explained_rate());
+            let predicted = || time.whole.saturating_sub(self.data) + self.data.scale_by(1.0 / gain);
             (gain > 0.0).then(|| CommandTimeForecast { measured: time.whole, predicted: predicted() })
         };
         Remedy { command_time: time.and_then(of), ..remedy }

@@ -11,29 +11,31 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_experiment::advice;
+use fullpipe_experiment::ranked_remedies;
 use fullpipe_host::defects_behind;
 use fullpipe_lab::PathWitness;
-use fullpipe_observe::{Standing, Subject, WatchError, Watched, open_connections, process_tree, watch_others};
+use fullpipe_observe::{
+    WatchError, WatchProgress, WatchSubject, WatchedConnections, open_connections, process_tree, watch_others,
+};
 use fullpipe_record::{
     CommandEnd, Content, Diagnosis, DiagnosisReport, Document, Event, Remedy, TimeAccount, Validity,
 };
 use fullpipe_report as report;
 use fullpipe_route::changed_syn_quotes;
 use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
-use fullpipe_trace::Explained;
+use fullpipe_trace::ExplainedTransfers;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-use super::Arguments;
+use super::DiagnoseArguments;
 use super::measured::kernels;
-use super::progress::{HeldOutput, Progress};
-use super::seen::{Seen, SeenTransfer};
+use super::progress::{HeldOutput, WatchDisplay};
+use super::seen::{SeenTransfer, WatchedFindings};
 use crate::commands::capture::OwnRecording;
 use crate::failure::{FAILED, Failure, INTERRUPTED};
-use crate::terminal::{Format, Terminal};
+use crate::terminal::{OutputFormat, Terminal};
 
 /// Default duration of watching a process or a connection.
 const USUAL_TIME: Span = Span::from_secs(5);
@@ -54,54 +56,54 @@ const AFTER_ITS_END: Span = Span::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Watches a process or a connection that is already there.
-pub(super) fn run(arguments: &Arguments, subject: Subject, terminal: &Terminal) -> Result<(), Failure> {
-    let interrupts = arguments.live.interrupts()?;
+pub(super) fn run(arguments: &DiagnoseArguments, subject: WatchSubject, terminal: &Terminal) -> Result<(), Failure> {
+    let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
-    let time = arguments.load.time().unwrap_or(USUAL_TIME);
+    let time = arguments.load.requested_time().unwrap_or(USUAL_TIME);
     let open = if arguments.capture.is_set() { open_connections(subject)? } else { Vec::new() };
     let recording = arguments.capture.of_connections(&open)?;
-    let witness = PathWitness::begin();
+    let witness = PathWitness::begin_witness();
     let name = match subject {
-        Subject::Process(pid) | Subject::Started(pid) => format!("process {pid}"),
-        Subject::Connection(local, remote) => format!("{local} ↔ {remote}"),
+        WatchSubject::Process(pid) | WatchSubject::Started(pid) => format!("process {pid}"),
+        WatchSubject::Connection(local, remote) => format!("{local} ↔ {remote}"),
     };
-    let mut progress = Progress::begin(arguments, &name, &interrupts, terminal)?;
-    let mut stop = |now: Standing<'_>| {
-        progress.show(now);
+    let mut progress = WatchDisplay::start_display(arguments, &name, &interrupts, terminal)?;
+    let mut stop = |now: WatchProgress<'_>| {
+        progress.show_progress(now);
         now.elapsed >= time || flag.load(Ordering::Relaxed)
     };
     let watched = watch_others(subject, &mut stop);
     drop(progress);
     let watched = watched?;
-    let seen = Seen::from_watched((Some(&watched), witness), None, arguments.bandwidth);
+    let seen = WatchedFindings::from_watched((Some(&watched), witness), None, arguments.bandwidth);
     let nothing = format!("{name}: {}", too_little(&seen));
-    let explained = explain(arguments, seen, recording, None, &nothing, terminal);
+    let explained = explain_transfers(arguments, seen, recording, None, &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
 
 /// Runs a program, and watches the connections that it and its children open.
-pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn run_command(arguments: &DiagnoseArguments, words: &[String], terminal: &Terminal) -> Result<(), Failure> {
     let (name, rest) = words.split_first().ok_or_else(|| Failure::new(FAILED, "no command is named"))?;
     let mut command = Command::new(name);
     command.args(rest);
-    if terminal.format() != Format::Text {
+    if terminal.format() != OutputFormat::Text {
         // Standard output is for the one document.
         command.stdout(io::stderr());
     }
-    let interrupts = arguments.live.interrupts()?;
+    let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
     let cannot_hold = |error: io::Error| Failure::new(FAILED, format!("cannot hold the output of `{name}`: {error}"));
     let held =
         arguments.live.is_wanted().then(|| HeldOutput::divert_from(&mut command)).transpose().map_err(cannot_hold)?;
-    let witness = PathWitness::begin();
-    let mut program = Program::start(&mut command, words)?;
+    let witness = PathWitness::begin_witness();
+    let mut program = ChildProgram::start(&mut command, words)?;
     // It has the other end of the pipe of the output, too.
     drop(command);
-    let mut progress = Progress::begin(arguments, &words.join(" "), &interrupts, terminal)?;
-    let time = arguments.load.time().unwrap_or(Span::MAX);
+    let mut progress = WatchDisplay::start_display(arguments, &words.join(" "), &interrupts, terminal)?;
+    let time = arguments.load.requested_time().unwrap_or(Span::MAX);
     let mut is_late = false;
-    let watched = program.watch(&mut |now| {
-        progress.show(now);
+    let watched = program.watch_program(&mut |now| {
+        progress.show_progress(now);
         is_late = now.elapsed >= time;
         is_late || flag.load(Ordering::Relaxed)
     });
@@ -110,49 +112,49 @@ pub(super) fn run_command(arguments: &Arguments, words: &[String], terminal: &Te
     // One of which nothing is left to watch is ending by itself.
     if (is_late || is_interrupted || watched.is_err()) && !program.has_ended() {
         if is_late && !is_interrupted {
-            terminal.notice(&format!("`{name}` is asked to end: {time} (--time) have passed"));
+            terminal.print_notice(&format!("`{name}` is asked to end: {time} (--time) have passed"));
         }
         program.ask_to_end();
     }
-    let end = program.finish()?;
+    let end = program.wait_for_end()?;
     if let Some(held) = held {
         held.print(terminal);
     }
-    let mut seen = Seen::from_watched((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
-    let nothing = format!("{name} ended {}: {}", stated(&end), too_little(&seen));
+    let mut seen = WatchedFindings::from_watched((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
+    let nothing = format!("{name} ended {}: {}", describe_end(&end), too_little(&seen));
     ask_routers(&mut seen, &flag);
-    let explained = explain(arguments, seen, None, Some(end), &nothing, terminal);
+    let explained = explain_transfers(arguments, seen, None, Some(end), &nothing, terminal);
     unless_interrupted(explained, &flag)
 }
 
 /// Downloads with the system's curl, which knows proxies, redirects and every version of TLS, and throws away what
 /// comes.
-pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal) -> Result<(), Failure> {
-    let time = arguments.load.time().unwrap_or(MAX_TIME);
+pub(super) fn run_download(arguments: &DiagnoseArguments, url: &str, terminal: &Terminal) -> Result<(), Failure> {
+    let time = arguments.load.requested_time().unwrap_or(MAX_TIME);
     let most = arguments.load.bytes().unwrap_or(MAX_BYTES);
     let limit = format!("{:.3}", time.as_secs_f64());
     let mut words: Vec<String> = CURL.map(str::to_owned).to_vec();
     words.extend(["--max-time".to_owned(), limit, "--".to_owned(), url.to_owned()]);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let interrupts = arguments.live.interrupts()?;
+    let interrupts = arguments.live.interrupt_flags()?;
     let flag = Arc::clone(&interrupts.flag);
-    let witness = PathWitness::begin();
-    let mut program = Program::start(&mut command, &words)?;
-    let mut progress = Progress::begin(arguments, url, &interrupts, terminal)?;
-    let watched = program.watch(&mut |now| {
-        progress.show(now);
+    let witness = PathWitness::begin_witness();
+    let mut program = ChildProgram::start(&mut command, &words)?;
+    let mut progress = WatchDisplay::start_display(arguments, url, &interrupts, terminal)?;
+    let watched = program.watch_program(&mut |now| {
+        progress.show_progress(now);
         now.moved >= most || flag.load(Ordering::Relaxed)
     });
     drop(progress);
     program.ask_to_end();
-    let end = program.finish()?;
+    let end = program.wait_for_end()?;
     let said = program.last_error_line();
-    let mut seen = Seen::from_watched((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
+    let mut seen = WatchedFindings::from_watched((watched?.as_ref(), witness), Some(&end), arguments.bandwidth);
     let why = if said.is_empty() { too_little(&seen) } else { said };
     let nothing = format!("cannot diagnose {url}: {why}");
     ask_routers(&mut seen, &flag);
-    let explained = explain(arguments, seen, None, None, &nothing, terminal);
+    let explained = explain_transfers(arguments, seen, None, None, &nothing, terminal);
     unless_interrupted(explained, &flag)?;
     match end.code {
         // Cut short by us, by time or by size.
@@ -162,7 +164,7 @@ pub(super) fn run_download(arguments: &Arguments, url: &str, terminal: &Terminal
 }
 
 /// A child of ours, which does not outlive us.
-struct Program<'w> {
+struct ChildProgram<'w> {
     words: &'w [String],
     child: Child,
     started: Instant,
@@ -173,7 +175,7 @@ struct Program<'w> {
     descendants: Vec<OwnedFd>,
 }
 
-impl<'w> Program<'w> {
+impl<'w> ChildProgram<'w> {
     fn start(command: &mut Command, words: &'w [String]) -> Result<Self, Failure> {
         let name = words.first().map_or("", String::as_str);
         // Even if this program is killed, which ends the thread that watches.
@@ -191,9 +193,12 @@ impl<'w> Program<'w> {
     }
 
     /// Watches the program until `stop`. Returns `None` if it had ended before the first check.
-    fn watch(&mut self, stop: &mut dyn FnMut(Standing<'_>) -> bool) -> Result<Option<Watched>, Failure> {
+    fn watch_program(
+        &mut self,
+        stop: &mut dyn FnMut(WatchProgress<'_>) -> bool,
+    ) -> Result<Option<WatchedConnections>, Failure> {
         let (child, status) = (&mut self.child, &mut self.status);
-        let subject = Subject::Started(child.id());
+        let subject = WatchSubject::Started(child.id());
         let mut ended_at = Span::ZERO;
         let watched = watch_others(subject, &mut |now| {
             // Asked here, so that a program that has ended is let go and its end is not missed.
@@ -219,7 +224,7 @@ impl<'w> Program<'w> {
 
     /// Waits for its end, which it has been asked for unless it has ended; ends it if it takes longer than [`TIMEOUT`],
     /// and what it has started too.
-    fn finish(&mut self) -> Result<CommandEnd, Failure> {
+    fn wait_for_end(&mut self) -> Result<CommandEnd, Failure> {
         let deadline = Instant::now() + TIMEOUT;
         while self.status.is_none() {
             self.status = self.child.try_wait().map_err(|error| Failure::new(FAILED, error.to_string()))?;
@@ -241,7 +246,7 @@ impl<'w> Program<'w> {
             signal: status.signal(),
             ran,
             // It is the only child that this program waits for.
-            cpu: children_cpu_time().ok().map(CpuTime::total),
+            cpu: children_cpu_time().ok().map(CpuTime::total_time),
         })
     }
 
@@ -249,7 +254,7 @@ impl<'w> Program<'w> {
         if self.status.is_none()
             && let Some(pid) = Pid::from_raw(self.child.id().cast_signed())
         {
-            self.descendants = descendants(&self.child);
+            self.descendants = child_descendants(&self.child);
             // It is our child and not waited for, so that the number is still its own; it may have ended by itself. It
             // goes first, so that it starts nothing in place of what ends.
             let _ = kill_process(pid, Signal::TERM);
@@ -269,10 +274,10 @@ impl<'w> Program<'w> {
     }
 }
 
-impl Drop for Program<'_> {
+impl Drop for ChildProgram<'_> {
     fn drop(&mut self) {
         if self.status.is_none() {
-            let descendants = descendants(&self.child);
+            let descendants = child_descendants(&self.child);
             // It may have ended by itself.
             let _ = self.child.kill();
             signal_all(&descendants, Signal::KILL);
@@ -293,7 +298,7 @@ fn notice_end(child: &Child) -> Option<JoinHandle<Instant>> {
 
 /// Opens the processes that a child has started, as far as the parents still live. The child must
 /// not have been waited for.
-fn descendants(child: &Child) -> Vec<OwnedFd> {
+fn child_descendants(child: &Child) -> Vec<OwnedFd> {
     let others = process_tree(child.id()).into_iter().filter(|pid| *pid != child.id());
     let open = |pid: u32| pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok();
     others.filter_map(open).collect()
@@ -317,7 +322,7 @@ fn end_by(deadline: Instant, processes: &[OwnedFd]) {
 }
 
 /// Returns the reason for which nothing can be said of what was watched.
-fn too_little(seen: &Seen) -> String {
+fn too_little(seen: &WatchedFindings) -> String {
     match seen.moved_too_briefly {
         ByteCount::ZERO => "too little TCP data for a verdict".to_owned(),
         moved => format!("{moved} of TCP data, in connections that were too short for a verdict"),
@@ -326,7 +331,7 @@ fn too_little(seen: &Seen) -> String {
 
 /// Asks the routers where the SYN of the largest transfer of a program that was started here was changed, if it was (up
 /// to four seconds).
-fn ask_routers(seen: &mut Seen, interrupt: &AtomicBool) {
+fn ask_routers(seen: &mut WatchedFindings, interrupt: &AtomicBool) {
     let Some(SeenTransfer { evidence, .. }) = seen.transfers.first_mut() else { return };
     let samples = [&evidence.sender_samples, &evidence.receiver_samples];
     let last = samples.into_iter().flatten().last().map(|sample| sample.tcp.clone());
@@ -337,32 +342,34 @@ fn ask_routers(seen: &mut Seen, interrupt: &AtomicBool) {
 }
 
 /// Judges the transfers that were `seen`, prints what is found, and keeps it.
-fn explain(
-    arguments: &Arguments,
-    seen: Seen,
+fn explain_transfers(
+    arguments: &DiagnoseArguments,
+    seen: WatchedFindings,
     recording: Option<OwnRecording>,
     command: Option<CommandEnd>,
     nothing: &str,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let Seen { transfers, time, moved_too_briefly, validity } = seen;
+    let WatchedFindings { transfers, time, moved_too_briefly, validity } = seen;
     if transfers.is_empty() && time.is_none() {
         return Err(Failure::new(FAILED, nothing));
     }
     let style = terminal.style();
     if let Some(time) = &time {
-        terminal.result(&report::time_account(time, command.is_some(), style));
+        terminal.print_result(&report::time_account(time, command.is_some(), style));
     }
-    let rates: Vec<BitRate> = transfers.iter().map(SeenTransfer::rate).collect();
-    let found: Vec<Diagnosis> = transfers.into_iter().map(|one| judged(one, time.as_ref())).collect();
+    let rates: Vec<BitRate> = transfers.iter().map(SeenTransfer::explained_rate).collect();
+    let found: Vec<Diagnosis> = transfers.into_iter().map(|one| diagnose_transfer(one, time.as_ref())).collect();
     for (diagnosis, rate) in found.iter().zip(rates) {
-        terminal.result(&report::diagnosis(diagnosis, rate, style));
+        terminal.print_result(&report::diagnosis_text(diagnosis, rate, style));
     }
     if !found.is_empty() && moved_too_briefly > ByteCount::ZERO {
-        terminal.notice(&format!("{moved_too_briefly} more moved in connections that were too short for a verdict"));
+        terminal
+            .print_notice(&format!("{moved_too_briefly} more moved in connections that were too short for a verdict"));
     }
     let verdict = found.first().map(|diagnosis| &diagnosis.verdict);
-    let capture = recording.map(|recording| recording.finish(Explained::Largest(1), arguments.bandwidth, verdict));
+    let capture =
+        recording.map(|recording| recording.finish(ExplainedTransfers::Largest(1), arguments.bandwidth, verdict));
     // What was watched is printed although its capture could not be kept.
     let capture = capture.and_then(|finished| match finished {
         Ok(capture) => Some(capture),
@@ -372,14 +379,14 @@ fn explain(
         }
     });
     if let Some(capture) = &capture {
-        terminal.result(&report::own_capture(capture, style));
+        terminal.print_result(&report::own_capture(capture, style));
     }
     if let Some(end) = &command {
-        terminal.result(&report::command_end(end));
+        terminal.print_result(&report::command_end(end));
     }
     let is_valid = validity.as_ref().is_none_or(Validity::is_valid);
     if let Some(validity) = &validity {
-        terminal.result(&report::not_valid(validity, style));
+        terminal.print_result(&report::not_valid(validity, style));
     }
     let diagnosis = Box::new(DiagnosisReport {
         transfers: found,
@@ -389,26 +396,26 @@ fn explain(
         validity,
         trial: None,
     });
-    terminal.event(&Event::Diagnosis(diagnosis.clone()));
+    terminal.print_event(&Event::Diagnosis(diagnosis.clone()));
     let document = Document::new(Content::Diagnosis { measurement: None, diagnosis });
-    terminal.document(&document);
-    arguments.archive.keep(&document, terminal);
+    terminal.print_document(&document);
+    arguments.archive.keep_document(&document, terminal);
     if is_valid { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 
-fn judged(seen: SeenTransfer, time: Option<&TimeAccount>) -> Diagnosis {
+fn diagnose_transfer(seen: SeenTransfer, time: Option<&TimeAccount>) -> Diagnosis {
     let verdict = diagnose(&seen.evidence);
     let own = |mut remedy: Remedy| {
         // Flags of our own are of no use to another program.
         remedy.commands.apply.retain(|command| !command.starts_with("fullpipe measure "));
         seen.with_command_time(remedy, time)
     };
-    let remedies = advice(&seen.evidence, &verdict).into_iter().map(own).collect();
+    let remedies = ranked_remedies(&seen.evidence, &verdict).into_iter().map(own).collect();
     let defects = defects_behind(&verdict, kernels(&seen.evidence));
     Diagnosis { transfer: Some(seen.transfer), verdict, remedies, defects, evidence: Some(seen.evidence) }
 }
 
-fn stated(end: &CommandEnd) -> String {
+fn describe_end(end: &CommandEnd) -> String {
     match (end.code, end.signal) {
         (Some(code), _) => format!("with code {code}"),
         (None, signal) => format!("by signal {}", signal.unwrap_or_default()),
@@ -438,18 +445,18 @@ mod tests {
     #[test]
     fn the_time_of_a_program_ends_with_it_and_not_when_that_is_noticed() {
         let words = ["true".to_owned()];
-        let mut program = Program::start(&mut Command::new("true"), &words).unwrap();
+        let mut program = ChildProgram::start(&mut Command::new("true"), &words).unwrap();
         thread::sleep(Duration::from_millis(900));
-        let end = program.finish().unwrap();
+        let end = program.wait_for_end().unwrap();
         assert!(end.code == Some(0) && end.ran < Span::from_millis(600), "{end:?}");
     }
 
     #[test]
     fn what_a_program_has_started_is_ended_although_it_does_not_listen() {
         let words = ["sh", "-c", "trap '' TERM; sleep 60 & wait; sleep 60; true"].map(str::to_owned);
-        let mut program = Program::start(Command::new("sh").args(&words[1..]), &words).unwrap();
+        let mut program = ChildProgram::start(Command::new("sh").args(&words[1..]), &words).unwrap();
         let begun = Instant::now();
-        while descendants(&program.child).is_empty() {
+        while child_descendants(&program.child).is_empty() {
             assert!(begun.elapsed() < Duration::from_secs(10), "nothing was started");
         }
         program.ask_to_end();

@@ -5,7 +5,7 @@ use std::path::Path;
 use fullpipe_experiment::NamedRuns;
 use fullpipe_record::{Content, Document, Measurement};
 use fullpipe_store::{Store, read_import};
-use fullpipe_units::printable;
+use fullpipe_units::printable_line;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -18,12 +18,12 @@ const MIN_ID: usize = 4;
 
 /// Reads the measurements of one of the two: of a file or a document of the archive, or of several with commas between
 /// them.
-pub(super) fn read(files: &str, archive: &PlaceArgument) -> Result<NamedRuns, Failure> {
+pub(super) fn read_runs(files: &str, archive: &PlaceArgument) -> Result<NamedRuns, Failure> {
     // A name may have a comma.
     let names: Vec<&str> = if Path::new(files).exists() { vec![files] } else { files.split(',').collect() };
     let mut measurements = Vec::new();
     for name in &names {
-        let text = if is_stored(name) { stored(name, archive)? } else { text_of(name)? };
+        let text = if is_stored(name) { stored_text(name, archive)? } else { text_of(name)? };
         let found = measurements_in(name_of(name), &text);
         let refused =
             |failure| other_program(&text).map_or(failure, |program| of_other_program(name_of(name), &program));
@@ -34,7 +34,7 @@ pub(super) fn read(files: &str, archive: &PlaceArgument) -> Result<NamedRuns, Fa
         [first, ..] => format!("{first} and {} more", names.len() - 1),
         [] => String::new(),
     };
-    Ok(NamedRuns { name: printable(&name), measurements })
+    Ok(NamedRuns { name: printable_line(&name), measurements })
 }
 
 /// Returns true if a name is that of no file, and may be the identifier of a document, or its end.
@@ -44,16 +44,16 @@ fn is_stored(name: &str) -> bool {
 }
 
 /// Returns the text of a document of the archive.
-fn stored(id: &str, archive: &PlaceArgument) -> Result<String, Failure> {
+fn stored_text(id: &str, archive: &PlaceArgument) -> Result<String, Failure> {
     let mut store = Store::open(&archive.location()?).map_err(|error| {
         let failure = Failure::from(error);
         Failure::new(failure.code, format!("there is no file {id}, and {}", failure.message))
     })?;
-    let document = store.find(id)?;
+    let document = store.find_document(id)?;
     if let Some(program) = document.kind.strip_prefix("foreign/") {
         return Err(of_other_program(&format!("document {id}"), program));
     }
-    let body = store.body(&document)?;
+    let body = store.document_body(&document)?;
     String::from_utf8(body).map_err(|_| Failure::new(FAILED, format!("document {id} is no text in UTF-8")))
 }
 
@@ -78,7 +78,7 @@ fn measurements_in(name: &str, text: &str) -> Result<Vec<Measurement>, Failure> 
         let value = value.map_err(|error| not_a_document(name, &error))?;
         let values = if let Value::Array(values) = value { values } else { vec![value] };
         for value in values {
-            measurements.extend(measurement(name, value)?);
+            measurements.extend(measurement_from_value(name, value)?);
         }
     }
     if measurements.is_empty() {
@@ -88,7 +88,7 @@ fn measurements_in(name: &str, text: &str) -> Result<Vec<Measurement>, Failure> 
 }
 
 /// Returns the measurement of a document or of an event; `None` of an event of another kind.
-fn measurement(name: &str, value: Value) -> Result<Option<Measurement>, Failure> {
+fn measurement_from_value(name: &str, value: Value) -> Result<Option<Measurement>, Failure> {
     match value.get("event").and_then(Value::as_str) {
         Some("measurement") => {
             let data = value.get("data").cloned().unwrap_or_default();

@@ -4,18 +4,18 @@ mod documents;
 mod pairs;
 
 use clap::Arg;
-use fullpipe_experiment::{compare_samples, incomparable};
+use fullpipe_experiment::{comparability_faults, compare_samples};
 use fullpipe_record::{Content, DifferenceReport, ErrorReport, Event};
 use fullpipe_report as report;
 use fullpipe_units::Span;
 
-use crate::commands::Run;
+use crate::commands::RunCommand;
 use crate::commands::keep::PlaceArgument;
-use crate::commands::load::Access;
+use crate::commands::load::AccessArguments;
 use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{Failure, USAGE};
 use crate::terminal::Terminal;
-use crate::values::{some_test_time, whole};
+use crate::values::{integer_parser, some_test_time};
 
 /// The difference between two results or settings, with its interval.
 ///
@@ -27,7 +27,7 @@ use crate::values::{some_test_time, whole};
 /// first -- and B behind the second, with the flags of measure. What happens to the path meanwhile falls on both.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(of_pairs))]
-pub(crate) struct Arguments {
+pub(crate) struct DiffArguments {
     /// Files or identifiers of A; with --pairs, the server: HOST or HOST:PORT
     #[arg(value_name = "A|HOST")]
     a: String,
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     #[arg(
         long,
         value_name = "N",
-        value_parser = whole(2..=1000_u32),
+        value_parser = integer_parser(2..=1000_u32),
         requires = "sides",
         help_heading = "Pairs"
     )]
@@ -56,14 +56,14 @@ pub(crate) struct Arguments {
     #[arg(long)]
     anyway: bool,
     #[command(flatten)]
-    access: Access,
+    access: AccessArguments,
     #[command(flatten)]
     archive: PlaceArgument,
     #[command(flatten)]
     output: OutputArguments,
 }
 
-impl Run for Arguments {
+impl RunCommand for DiffArguments {
     fn output(&self) -> OutputChoice<'_> {
         self.output.output_choice()
     }
@@ -71,20 +71,20 @@ impl Run for Arguments {
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         match (self.pairs, &self.b) {
             (Some(pairs), _) => pairs::run(self, pairs, terminal),
-            (None, Some(b)) => self.compare(b, terminal),
+            (None, Some(b)) => self.compare_measurements(b, terminal),
             (None, None) => Err(Failure::new(USAGE, "one result alone has no difference; name a second one")),
         }
     }
 }
 
-impl Arguments {
+impl DiffArguments {
     /// Compares measurements that are there.
-    fn compare(&self, b: &str, terminal: &Terminal) -> Result<(), Failure> {
+    fn compare_measurements(&self, b: &str, terminal: &Terminal) -> Result<(), Failure> {
         if self.a == "-" && b == "-" {
             return Err(Failure::new(USAGE, "A and B cannot both be standard input"));
         }
-        let samples = [documents::read(&self.a, &self.archive)?, documents::read(b, &self.archive)?];
-        let reasons = incomparable(&samples[0].measurements, &samples[1].measurements);
+        let samples = [documents::read_runs(&self.a, &self.archive)?, documents::read_runs(b, &self.archive)?];
+        let reasons = comparability_faults(&samples[0].measurements, &samples[1].measurements);
         if !self.anyway && !reasons.is_empty() {
             let reasons = reasons.join("; ");
             return Err(Failure::new(
@@ -93,7 +93,7 @@ impl Arguments {
             ));
         }
         let compared = compare_samples(samples)?;
-        finish(DifferenceReport { incomparable: reasons, ..compared }, None, terminal);
+        print_difference(DifferenceReport { incomparable: reasons, ..compared }, None, terminal);
         Ok(())
     }
 }
@@ -109,8 +109,8 @@ fn of_pairs(flag: Arg) -> Arg {
 }
 
 /// Prints the report.
-fn finish(compared: DifferenceReport, error: Option<&ErrorReport>, terminal: &Terminal) {
-    terminal.result(&report::difference(&compared, terminal.style()));
-    terminal.event(&Event::Difference(Box::new(compared.clone())));
+fn print_difference(compared: DifferenceReport, error: Option<&ErrorReport>, terminal: &Terminal) {
+    terminal.print_result(&report::difference_text(&compared, terminal.style()));
+    terminal.print_event(&Event::Difference(Box::new(compared.clone())));
     terminal.print_report(Content::Difference { difference: Box::new(compared) }, error);
 }

@@ -4,14 +4,14 @@ use std::ffi::OsString;
 
 use clap::Parser;
 use fullpipe_experiment::{PairedSide, forecast_pairs, run_pairs};
-use fullpipe_probe::{Destination, ProbeError, measure};
+use fullpipe_probe::{Destination, ProbeError, measure_transfer};
 use fullpipe_record::{ComparedSide, DifferenceReport, ErrorReport, Event, Measurement, PairForecast, Request};
 use fullpipe_report as report;
-use fullpipe_units::{ByteCount, Span, printable};
+use fullpipe_units::{ByteCount, Span, printable_line};
 
-use crate::arguments::read;
-use crate::commands::load::{Load, Server};
-use crate::commands::measure::{ask, consent, stays_here};
+use crate::arguments::parse_arguments;
+use crate::commands::load::{MeasureLoadArguments, ServerAddress};
+use crate::commands::measure::{ask_consent, ask_question, stays_here};
 use crate::failure::{FAILED, Failure, INTERRUPTED, USAGE};
 use crate::terminal::Terminal;
 
@@ -24,36 +24,36 @@ const MAX_UNASKED: ByteCount = ByteCount::from_mib(1024);
 /// The flags of one side.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
-struct Side {
+struct SideArguments {
     #[command(flatten)]
-    load: Load,
+    load: MeasureLoadArguments,
 }
 
 /// Measures both sides once for the forecast, then in pairs.
-pub(super) fn run(arguments: &super::Arguments, pairs: u32, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn run(arguments: &super::DiffArguments, pairs: u32, terminal: &Terminal) -> Result<(), Failure> {
     let flag = crate::commands::interrupt_flag()?;
-    let server: Server =
+    let server: ServerAddress =
         arguments.a.parse().map_err(|error| Failure::new(USAGE, format!("{}: {error}", arguments.a)))?;
     let destination = arguments.access.destination(&server)?;
-    let sides = sides(&arguments.sides, arguments.time.unwrap_or(USUAL_TIME))?;
+    let sides = parse_sides(&arguments.sides, arguments.time.unwrap_or(USUAL_TIME))?;
     if !arguments.yes {
-        sides.iter().try_for_each(|side| consent(&destination, &side.request))?;
+        sides.iter().try_for_each(|side| ask_consent(&destination, &side.request))?;
     }
-    let mut once = |request: &Request| measure(&destination, request, &flag, &mut |_| {});
+    let mut once = |request: &Request| measure_transfer(&destination, request, &flag, &mut |_| {});
     let forecast = forecast_of(&sides, pairs, &mut once, terminal)?;
     if !arguments.yes {
         consent_to(&forecast, &destination)?;
     }
     let mut done = |pair: u32, side: ComparedSide, run: &Measurement| {
-        terminal.progress(&format!("pair {pair:>3}, {side:?}: {}\n", run.summary.rate));
-        terminal.event(&Event::Measurement(Box::new(run.clone())));
+        terminal.print_progress(&format!("pair {pair:>3}, {side:?}: {}\n", run.summary.rate));
+        terminal.print_event(&Event::Measurement(Box::new(run.clone())));
     };
-    let (compared, error) = run_pairs(&sides, pairs, seed()?, &mut once, &mut done);
+    let (compared, error) = run_pairs(&sides, pairs, random_seed()?, &mut once, &mut done);
     let error = error.map(Failure::from);
     let Some(compared) = compared else {
         return Err(error.unwrap_or_else(|| nothing_complete(flag.load(std::sync::atomic::Ordering::Relaxed))));
     };
-    end(DifferenceReport { forecast: Some(forecast), ..compared }, error, terminal)
+    finish_comparison(DifferenceReport { forecast: Some(forecast), ..compared }, error, terminal)
 }
 
 fn nothing_complete(interrupted: bool) -> Failure {
@@ -64,32 +64,32 @@ fn nothing_complete(interrupted: bool) -> Failure {
     }
 }
 
-fn end(compared: DifferenceReport, error: Option<Failure>, terminal: &Terminal) -> Result<(), Failure> {
+fn finish_comparison(compared: DifferenceReport, error: Option<Failure>, terminal: &Terminal) -> Result<(), Failure> {
     let interrupted = compared.interrupted;
     let error = error.map(|Failure { code, message }| ErrorReport { message, exit_code: code });
-    super::finish(compared, error.as_ref(), terminal);
+    super::print_difference(compared, error.as_ref(), terminal);
     Failure::after_report(error.as_ref(), interrupted, true)
 }
 
 /// Reads the flags of A and of B, with `--` between them.
-fn sides(flags: &[String], time: Span) -> Result<[PairedSide; 2], Failure> {
+fn parse_sides(flags: &[String], time: Span) -> Result<[PairedSide; 2], Failure> {
     let parts: Vec<&[String]> = flags.split(|flag| flag == "--").collect();
     let [a, b] = parts[..] else {
         let sentence = "the flags of A and those of B stand behind a -- each: \
                         fullpipe diff HOST --pairs 12 -- -C cubic -- -C bbr";
         return Err(Failure::new(USAGE, sentence));
     };
-    Ok([side("A", a, time)?, side("B", b, time)?])
+    Ok([parse_side("A", a, time)?, parse_side("B", b, time)?])
 }
 
-fn side(name: &str, flags: &[String], time: Span) -> Result<PairedSide, Failure> {
-    let parsed = read::<Side>(flags.iter().map(OsString::from)).map_err(|error| {
+fn parse_side(name: &str, flags: &[String], time: Span) -> Result<PairedSide, Failure> {
+    let parsed = parse_arguments::<SideArguments>(flags.iter().map(OsString::from)).map_err(|error| {
         let error = error.to_string();
         let first = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Failure::new(USAGE, format!("flags of {name}: {first}"))
     })?;
-    let name = if flags.is_empty() { "no flags".to_owned() } else { printable(&flags.join(" ")) };
-    Ok(PairedSide { name, request: parsed.load.request(time)? })
+    let name = if flags.is_empty() { "no flags".to_owned() } else { printable_line(&flags.join(" ")) };
+    Ok(PairedSide { name, request: parsed.load.to_request(time)? })
 }
 
 /// Returns the forecast from one run of each side, which do not count: the first runs on a path are like no others.
@@ -112,7 +112,7 @@ fn forecast_of(
     let [a, b] = sides;
     let (a, b) = (first(a)?, first(b)?);
     let forecast = forecast_pairs(pairs, [&a, &b]);
-    terminal.progress(&report::pair_forecast(&forecast));
+    terminal.print_progress(&report::pair_forecast(&forecast));
     Ok(forecast)
 }
 
@@ -122,11 +122,11 @@ fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result<(), 
         return Ok(());
     }
     let warning = format!("{} pairs send about {}", forecast.pairs, forecast.bytes);
-    ask(&format!("{warning}. Go on? [y/N] "), &format!("{warning}; add --yes if you mean it"))
+    ask_question(&format!("{warning}. Go on? [y/N] "), &format!("{warning}; add --yes if you mean it"))
 }
 
 /// Returns a random seed for the order of the pairs.
-fn seed() -> Result<u64, Failure> {
+fn random_seed() -> Result<u64, Failure> {
     let mut seed = [0; 8];
     let filled = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
     filled.map_err(|error| Failure::new(FAILED, format!("the kernel gave no random numbers: {error}")))?;

@@ -3,17 +3,17 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use fullpipe_control::{Authenticator, Login, Padding, RsaPrivateKey};
-use fullpipe_iperf::{DEFAULT_PORT, Users};
-use fullpipe_probe::{Destination, Limits, Local, Quota, ServeOptions};
+use fullpipe_control::{ClientLogin, LoginAuthenticator, RsaPadding, RsaPrivateKey};
+use fullpipe_iperf::{DEFAULT_PORT, UserList};
+use fullpipe_probe::{AdmissionQuota, Destination, LocalEndpoint, ServeOptions, ServerLimits};
 use fullpipe_record::{Buffer, Request, Transport};
-use fullpipe_report::iperf3::Unit;
+use fullpipe_report::iperf3::RateUnit;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::number;
-use crate::commands::load::{data_direction, family, padding};
-use crate::commands::login::login;
-use crate::values::{read, rsa_public_key};
+use crate::commands::load::{data_direction, ip_version, rsa_padding};
+use crate::commands::login::read_login;
+use crate::values::{read_secret_file, rsa_public_key};
 
 /// Default rate of a UDP sender: a binary million, though `-b 1M` is a decimal one.
 const DEFAULT_UDP_RATE: BitRate = BitRate::from_bps(1_048_576);
@@ -44,14 +44,14 @@ const CTIME: &str = "%a %b %e %H:%M:%S %Y ";
     max_term_width = 80
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(super) struct Arguments {
+pub(super) struct Iperf3Arguments {
     /// Server port to listen on or connect to
     #[arg(
         long,
         short,
         value_name = "N",
         default_value_t = i64::from(DEFAULT_PORT),
-        value_parser = number::whole,
+        value_parser = number::parse_integer,
         allow_hyphen_values = true
     )]
     port: i64,
@@ -64,7 +64,7 @@ pub(super) struct Arguments {
         short,
         value_name = "N",
         default_value = "1",
-        value_parser = number::seconds,
+        value_parser = number::parse_seconds,
         allow_hyphen_values = true
     )]
     interval: f64,
@@ -102,7 +102,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = CTIME)]
     timestamps: Option<String>,
     /// Give up when nothing arrives for so many milliseconds
-    #[arg(long, value_name = "N", value_parser = number::milliseconds)]
+    #[arg(long, value_name = "N", value_parser = number::parse_milliseconds)]
     rcv_timeout: Option<Span>,
     /// Report each step on standard error, in detail
     #[arg(short)]
@@ -114,7 +114,7 @@ pub(super) struct Arguments {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "4",
-        value_parser = number::whole
+        value_parser = number::parse_integer
     )]
     debug_level: Option<i64>,
     /// Print the version
@@ -143,9 +143,9 @@ pub(super) struct Arguments {
     use_pkcs1_padding: bool,
 
     #[command(flatten)]
-    refused: Refused,
+    refused: RefusedFlags,
     #[command(flatten)]
-    ignored: Ignored,
+    ignored: IgnoredFlags,
 }
 
 /// Flags that only a server has.
@@ -159,7 +159,7 @@ struct ServerFlags {
     #[arg(long, short = '1')]
     one_off: bool,
     /// Rate of all tests together
-    #[arg(long, value_name = "N[KMG]", value_parser = number::limit)]
+    #[arg(long, value_name = "N[KMG]", value_parser = number::parse_rate_limit)]
     server_bitrate_limit: Option<BitRate>,
     /// Longest test, in seconds
     #[arg(long, value_name = "N", value_parser = number::whole_seconds)]
@@ -174,7 +174,7 @@ struct ServerFlags {
     #[arg(long, value_name = "FILE", help_heading = "Users")]
     authorized_users_path: Option<String>,
     /// Server: by how many seconds clocks may differ [default: 10]
-    #[arg(long, value_name = "N", value_parser = number::whole, allow_hyphen_values = true, help_heading = "Users")]
+    #[arg(long, value_name = "N", value_parser = number::parse_integer, allow_hyphen_values = true, help_heading = "Users")]
     time_skew_threshold: Option<i64>,
 }
 
@@ -190,7 +190,7 @@ struct ClientFlags {
     #[arg(long, short = 'm')]
     mptcp: bool,
     /// Longest time to connect, in milliseconds
-    #[arg(long, value_name = "N", value_parser = number::milliseconds)]
+    #[arg(long, value_name = "N", value_parser = number::parse_milliseconds)]
     connect_timeout: Option<Span>,
     /// Rate of each stream, 0 for as fast as it goes; blocks in a row [default: 1M with UDP, else 0]
     #[arg(
@@ -198,14 +198,14 @@ struct ClientFlags {
         short,
         alias = "bandwidth",
         value_name = "N[KMG][/N]",
-        value_parser = number::offer
+        value_parser = number::parse_offered_rate
     )]
     bitrate: Option<(BitRate, Option<u16>)>,
     /// Not needed: no timer is used for pacing
-    #[arg(long, value_name = "N[KMG]", value_parser = number::count)]
+    #[arg(long, value_name = "N[KMG]", value_parser = number::parse_count)]
     pacing_timer: Option<u64>,
     /// Rate at which the kernel paces each stream
-    #[arg(long, value_name = "N[KMG]", value_parser = number::rate)]
+    #[arg(long, value_name = "N[KMG]", value_parser = number::parse_rate)]
     fq_rate: Option<BitRate>,
     /// Do not pace in the kernel, as --fq-rate=0
     #[arg(long, hide = true)]
@@ -215,28 +215,28 @@ struct ClientFlags {
         long,
         short,
         value_name = "N",
-        value_parser = number::whole,
+        value_parser = number::parse_integer,
         allow_hyphen_values = true
     )]
     time: Option<i64>,
     /// Send so many bytes instead
-    #[arg(long, short = 'n', value_name = "N[KMG]", value_parser = number::bytes)]
+    #[arg(long, short = 'n', value_name = "N[KMG]", value_parser = number::parse_bytes)]
     bytes: Option<ByteCount>,
     /// Send so many blocks instead
-    #[arg(long, short = 'k', value_name = "N[KMG]", value_parser = number::count)]
+    #[arg(long, short = 'k', value_name = "N[KMG]", value_parser = number::parse_count)]
     blockcount: Option<u64>,
     /// Bytes of a block or a datagram [default: 128K with TCP, what a packet holds with UDP]
-    #[arg(long, short, value_name = "N[KMG]", value_parser = number::bytes)]
+    #[arg(long, short, value_name = "N[KMG]", value_parser = number::parse_bytes)]
     length: Option<ByteCount>,
     /// Port of this end's data connections
-    #[arg(long, value_name = "N", value_parser = number::whole)]
+    #[arg(long, value_name = "N", value_parser = number::parse_integer)]
     cport: Option<i64>,
     /// Parallel streams [default: 1]
     #[arg(
         long,
         short = 'P',
         value_name = "N",
-        value_parser = number::whole,
+        value_parser = number::parse_integer,
         allow_hyphen_values = true
     )]
     parallel: Option<i64>,
@@ -247,13 +247,13 @@ struct ClientFlags {
     #[arg(long)]
     bidir: bool,
     /// Socket buffers at both ends
-    #[arg(long, short, value_name = "N[KMG]", value_parser = number::bytes)]
+    #[arg(long, short, value_name = "N[KMG]", value_parser = number::parse_bytes)]
     window: Option<ByteCount>,
     /// Congestion control
     #[arg(long, short = 'C', alias = "linux-congestion", value_name = "NAME")]
     congestion: Option<String>,
     /// Largest segment
-    #[arg(long, short = 'M', value_name = "N", value_parser = number::whole)]
+    #[arg(long, short = 'M', value_name = "N", value_parser = number::parse_integer)]
     set_mss: Option<i64>,
     /// Send small writes at once
     #[arg(long, short = 'N')]
@@ -268,7 +268,7 @@ struct ClientFlags {
     )]
     tos: Option<u8>,
     /// The same by its DSCP, a number or a name
-    #[arg(long, value_name = "N", value_parser = number::dscp)]
+    #[arg(long, value_name = "N", value_parser = number::parse_dscp)]
     dscp: Option<u8>,
     /// Send without copying
     #[arg(long, short = 'Z')]
@@ -284,7 +284,7 @@ struct ClientFlags {
         long,
         short = 'O',
         value_name = "N",
-        value_parser = number::whole,
+        value_parser = number::parse_integer,
         allow_hyphen_values = true
     )]
     omit: Option<i64>,
@@ -316,7 +316,7 @@ struct ClientFlags {
 
 /// Flags of iperf3 that are known and not carried out.
 #[derive(Debug, clap::Args)]
-struct Refused {
+struct RefusedFlags {
     #[arg(long, hide = true)]
     sctp: bool,
     #[arg(long, short = 'X', hide = true)]
@@ -327,7 +327,7 @@ struct Refused {
 
 /// Flags of iperf3 that change nothing here.
 #[derive(Debug, clap::Args)]
-struct Ignored {
+struct IgnoredFlags {
     #[arg(long, short = 'L', hide = true)]
     flowlabel: Option<String>,
     #[arg(long, hide = true)]
@@ -343,7 +343,7 @@ struct Ignored {
 
 /// The task that the command line asks for.
 #[derive(Debug, PartialEq)]
-pub(super) enum Task {
+pub(super) enum Iperf3Task {
     Client(Box<ClientPlan>),
     Server(Box<ServerPlan>),
 }
@@ -353,7 +353,7 @@ pub(super) enum Task {
 pub(super) struct ClientPlan {
     pub(super) destination: Destination,
     pub(super) request: Request,
-    pub(super) shape: Shape,
+    pub(super) shape: ProgramSettings,
 }
 
 /// A server.
@@ -361,14 +361,14 @@ pub(super) struct ClientPlan {
 pub(super) struct ServerPlan {
     pub(super) options: ServeOptions,
     pub(super) daemon: bool,
-    pub(super) shape: Shape,
+    pub(super) shape: ProgramSettings,
 }
 
 /// Settings of the program and of its output.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Shape {
-    pub(super) form: Form,
-    pub(super) unit: Unit,
+pub(super) struct ProgramSettings {
+    pub(super) form: ProgramFormat,
+    pub(super) unit: RateUnit,
     pub(super) verbose: bool,
     pub(super) pidfile: Option<PathBuf>,
     pub(super) processor: Option<usize>,
@@ -376,14 +376,14 @@ pub(super) struct Shape {
 
 /// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ProgramFormat {
     Text,
     Json,
     JsonStream,
     JsonStreamAndDocument,
 }
 
-impl Arguments {
+impl Iperf3Arguments {
     pub(super) fn wants_version(&self) -> bool {
         self.version
     }
@@ -407,7 +407,7 @@ impl Arguments {
         self.logfile.as_deref()
     }
 
-    pub(super) fn timestamps(&self) -> Option<&str> {
+    pub(super) fn timestamp_format(&self) -> Option<&str> {
         self.timestamps.as_deref()
     }
 
@@ -415,7 +415,7 @@ impl Arguments {
     ///
     /// # Errors
     /// Where iperf3 would refuse it, in its words; and where it cannot be done here, by the flag's name.
-    pub(super) fn task(&self) -> Result<Task, String> {
+    pub(super) fn to_task(&self) -> Result<Iperf3Task, String> {
         self.refused.by_name()?;
         match (&self.client, self.server) {
             (Some(_), true) => Err("cannot be both server and client".to_owned()),
@@ -425,9 +425,10 @@ impl Arguments {
                     return Err("some option you are trying to set is server only".to_owned());
                 }
                 // `-A` pins the whole process, so that its threads need no processor of their own.
-                let request = self.client_flags.request(self.interval()?, self.processors()?.1)?;
-                let plan = ClientPlan { destination: self.destination(host)?, request, shape: self.shape()? };
-                Ok(Task::Client(Box::new(plan)))
+                let request = self.client_flags.to_request(self.report_interval()?, self.processor_affinity()?.1)?;
+                let plan =
+                    ClientPlan { destination: self.destination(host)?, request, shape: self.program_settings()? };
+                Ok(Iperf3Task::Client(Box::new(plan)))
             }
             (None, true) => {
                 if self.client_flags != ClientFlags::default() {
@@ -437,25 +438,25 @@ impl Arguments {
                     return Err("--rcv-timeout of a server is not supported by fullpipe: it has its own".to_owned());
                 }
                 let options = self.serve_options()?;
-                Ok(Task::Server(Box::new(ServerPlan {
+                Ok(Iperf3Task::Server(Box::new(ServerPlan {
                     options,
                     daemon: self.server_flags.daemon,
-                    shape: self.shape()?,
+                    shape: self.program_settings()?,
                 })))
             }
         }
     }
 
     fn serve_options(&self) -> Result<ServeOptions, String> {
-        let (bind, device) = self.local()?;
+        let (bind, device) = self.local_endpoint()?;
         let flags = &self.server_flags;
-        let limits = Limits { duration: flags.server_max_duration, ..Limits::default() };
+        let limits = ServerLimits { duration: flags.server_max_duration, ..ServerLimits::default() };
         // iperf3 answers a second client that it is busy; its output has no room for two tests at once either.
-        let total = Quota { rate: flags.server_bitrate_limit, tests: 1, ..limits.total };
+        let total = AdmissionQuota { rate: flags.server_bitrate_limit, tests: 1, ..limits.total };
         Ok(ServeOptions {
             bind,
             device,
-            port: port(self.port)?,
+            port: parse_port(self.port)?,
             // iperf3 serves no others.
             iperf2: false,
             one_off: flags.one_off,
@@ -463,9 +464,9 @@ impl Arguments {
             counts_refusals: false,
             // Else iperf3 only starts anew, which leaves everything as it is.
             idle_timeout: flags.idle_timeout.filter(|_| flags.one_off),
-            authenticator: flags.authenticator(padding(self.use_pkcs1_padding))?,
-            limits: Limits { total, ..limits },
-            interval: self.interval()?,
+            authenticator: flags.authenticator(rsa_padding(self.use_pkcs1_padding))?,
+            limits: ServerLimits { total, ..limits },
+            interval: self.report_interval()?,
             ..ServeOptions::default()
         })
     }
@@ -473,15 +474,15 @@ impl Arguments {
     fn destination(&self, host: &str) -> Result<Destination, String> {
         let flags = &self.client_flags;
         let (host, of_host) = split_device(host);
-        let (local_address, device) = self.local()?;
+        let (local_address, device) = self.local_endpoint()?;
         Ok(Destination {
             host: host.to_owned(),
-            port: port(self.port)?,
-            family: family(self.version4, self.version6),
-            local: Local {
+            port: parse_port(self.port)?,
+            family: ip_version(self.version4, self.version6),
+            local: LocalEndpoint {
                 address: local_address,
                 device: device.or(of_host.map(str::to_owned)),
-                port: flags.cport.map(port).transpose()?,
+                port: flags.cport.map(parse_port).transpose()?,
             },
             connect_timeout: flags.connect_timeout,
             receive_timeout: self.rcv_timeout,
@@ -489,52 +490,52 @@ impl Arguments {
             // iperf3 sends none; where a firewall drops them, each test would begin later.
             without_echoes: true,
             file: flags.file.clone(),
-            login: flags.login(padding(self.use_pkcs1_padding))?,
+            login: flags.login(rsa_padding(self.use_pkcs1_padding))?,
             ..Destination::default()
         })
     }
 
     /// Returns the address and the device of this end. The scope of a link-local address is a device, too: a socket at
     /// that device can have the address without its scope.
-    fn local(&self) -> Result<(Option<IpAddr>, Option<String>), String> {
+    fn local_endpoint(&self) -> Result<(Option<IpAddr>, Option<String>), String> {
         let split = |text| str::split_once(text, '%').map_or((text, None), |(host, device)| (host, Some(device)));
         let bound = self.bind.as_deref().map(split);
-        let address = bound.map(|(host, _)| address(host)).transpose()?;
+        let address = bound.map(|(host, _)| resolve_address(host)).transpose()?;
         let device = self.bind_dev.clone().or(bound.and_then(|(_, device)| device.map(str::to_owned)));
         Ok((address, device))
     }
 
-    fn interval(&self) -> Result<Span, String> {
+    fn report_interval(&self) -> Result<Span, String> {
         let is_possible = self.interval == 0.0 || (0.1..=60.0).contains(&self.interval);
         let refusal = || "invalid report interval (min = 0.1, max = 60 seconds)".to_owned();
         is_possible.then(|| Span::from_secs_f64(self.interval)).ok_or_else(refusal)
     }
 
     /// Returns the processors of this end and of the server.
-    fn processors(&self) -> Result<(Option<usize>, Option<usize>), String> {
+    fn processor_affinity(&self) -> Result<(Option<usize>, Option<usize>), String> {
         let Some(text) = &self.affinity else { return Ok((None, None)) };
         let (here, there) = text.split_once(',').map_or((text.as_str(), None), |(here, there)| (here, Some(there)));
-        Ok((Some(processor(here)?), there.map(processor).transpose()?))
+        Ok((Some(parse_processor(here)?), there.map(parse_processor).transpose()?))
     }
 
-    fn shape(&self) -> Result<Shape, String> {
+    fn program_settings(&self) -> Result<ProgramSettings, String> {
         let form = match (self.json, self.json_stream, self.json_stream_full_output) {
-            (_, true, true) => Form::JsonStreamAndDocument,
-            (_, true, false) => Form::JsonStream,
-            (true, ..) => Form::Json,
-            _ => Form::Text,
+            (_, true, true) => ProgramFormat::JsonStreamAndDocument,
+            (_, true, false) => ProgramFormat::JsonStream,
+            (true, ..) => ProgramFormat::Json,
+            _ => ProgramFormat::Text,
         };
-        let unit = self.format.as_deref().map(str::parse::<Unit>).transpose()?.unwrap_or_default();
-        let (processor, of_server) = self.processors()?;
+        let unit = self.format.as_deref().map(str::parse::<RateUnit>).transpose()?.unwrap_or_default();
+        let (processor, of_server) = self.processor_affinity()?;
         if self.server && of_server.is_some() {
             return Err("some option you are trying to set is client only".to_owned());
         }
-        Ok(Shape { form, unit, verbose: self.verbose, pidfile: self.pidfile.clone(), processor })
+        Ok(ProgramSettings { form, unit, verbose: self.verbose, pidfile: self.pidfile.clone(), processor })
     }
 }
 
 impl ServerFlags {
-    fn authenticator(&self, padding: Padding) -> Result<Option<Authenticator>, String> {
+    fn authenticator(&self, padding: RsaPadding) -> Result<Option<LoginAuthenticator>, String> {
         const INCOMPLETE: &str = "you must specify a path to a valid RSA private key and a user credential file";
         let skew = match self.time_skew_threshold.map(u64::try_from) {
             None => USUAL_SKEW,
@@ -547,25 +548,27 @@ impl ServerFlags {
             _ => return Err(INCOMPLETE.to_owned()),
         };
         // iperf3 does not ask who else may read them.
-        let read = read(key, RsaPrivateKey::from_pem).and_then(|key| Ok((key, read(file, Users::from_file_content)?)));
+        let read = read_secret_file(key, RsaPrivateKey::from_pem)
+            .and_then(|key| Ok((key, read_secret_file(file, UserList::from_file_content)?)));
         let (key, users) = read.map_err(|why| format!("{INCOMPLETE} ({why})"))?;
-        Ok(Some(Authenticator::new(users, key, padding, skew)))
+        Ok(Some(LoginAuthenticator::new(users, key, padding, skew)))
     }
 }
 
 impl ClientFlags {
-    fn login(&self, padding: Padding) -> Result<Option<Login>, String> {
+    fn login(&self, padding: RsaPadding) -> Result<Option<ClientLogin>, String> {
         const INCOMPLETE: &str = "you must specify a username, password, and path to a valid RSA public key";
         let (user, path) = match (&self.username, &self.rsa_public_key_path) {
             (None, None) => return Ok(None),
             (Some(user), Some(path)) => (user, path),
             _ => return Err(INCOMPLETE.to_owned()),
         };
-        let made = rsa_public_key(path).and_then(|key| login(user, &key, padding).map_err(|failure| failure.message));
+        let made =
+            rsa_public_key(path).and_then(|key| read_login(user, &key, padding).map_err(|failure| failure.message));
         made.map(Some).map_err(|why| format!("{INCOMPLETE} ({why})"))
     }
 
-    fn request(&self, interval: Span, far_processor: Option<usize>) -> Result<Request, String> {
+    fn to_request(&self, interval: Span, far_processor: Option<usize>) -> Result<Request, String> {
         let transport = if self.udp { Transport::Udp } else { Transport::Tcp };
         if self.reverse && self.bidir {
             return Err("cannot be both reverse and bidirectional".to_owned());
@@ -575,24 +578,24 @@ impl ClientFlags {
         {
             return Err("only one test end condition (-t, -n, -k) may be specified".to_owned());
         }
-        let block = self.block(transport)?;
+        let block = self.block_size(transport)?;
         let (rate, burst) = self.bitrate.unwrap_or((if self.udp { DEFAULT_UDP_RATE } else { BitRate::ZERO }, None));
         let above_zero = |rate: &BitRate| *rate > BitRate::ZERO;
         Ok(Request {
             transport,
             direction: data_direction(self.reverse, self.bidir),
-            streams: self.streams()?,
-            duration: Span::from_secs(self.duration()?),
-            omit: Span::from_secs(self.omitted()?),
-            bytes: self.budget(block),
+            streams: self.stream_count()?,
+            duration: Span::from_secs(self.test_duration()?),
+            omit: Span::from_secs(self.omitted_seconds()?),
+            bytes: self.byte_budget(block),
             block,
             rate: Some(rate).filter(above_zero),
             burst,
             catches_up_at_once: true,
             pacing: self.fq_rate.filter(above_zero).filter(|_| !self.no_fq_socket_pacing),
-            buffer: self.buffer()?,
+            buffer: self.socket_buffer()?,
             congestion: self.congestion.clone(),
-            mss: self.segment()?,
+            mss: self.segment_size()?,
             no_delay: self.no_delay,
             tos: self.tos.or(self.dscp).unwrap_or(0),
             multipath: self.mptcp,
@@ -609,14 +612,14 @@ impl ClientFlags {
         })
     }
 
-    fn streams(&self) -> Result<u16, String> {
+    fn stream_count(&self) -> Result<u16, String> {
         let streams = u16::try_from(self.parallel.unwrap_or(1))
             .ok()
             .filter(|streams| (1..=MAX_STREAMS).contains(&(*streams).into()));
         streams.ok_or_else(|| format!("number of parallel streams too large (maximum = {MAX_STREAMS})"))
     }
 
-    fn duration(&self) -> Result<u64, String> {
+    fn test_duration(&self) -> Result<u64, String> {
         match self.time {
             None => Ok(10),
             // iperf3 goes on for ever; a day is as long as a test may be.
@@ -626,14 +629,14 @@ impl ClientFlags {
         }
     }
 
-    fn omitted(&self) -> Result<u64, String> {
+    fn omitted_seconds(&self) -> Result<u64, String> {
         let omit = self.omit.unwrap_or(0);
         let is_possible = (0..=MAX_OMIT).contains(&omit);
         if is_possible { Ok(omit.unsigned_abs()) } else { Err("bogus value for --omit".to_owned()) }
     }
 
     /// Zero is whatever a packet holds.
-    fn block(&self, transport: Transport) -> Result<ByteCount, String> {
+    fn block_size(&self, transport: Transport) -> Result<ByteCount, String> {
         const MAX_BLOCK: u64 = 1_048_576;
         const DATAGRAMS: std::ops::RangeInclusive<u64> = 16..=65_507;
         match (transport, self.length.map(ByteCount::get).filter(|length| *length > 0)) {
@@ -651,12 +654,12 @@ impl ClientFlags {
         }
     }
 
-    fn budget(&self, block: ByteCount) -> Option<ByteCount> {
+    fn byte_budget(&self, block: ByteCount) -> Option<ByteCount> {
         let blocks = self.blockcount.map(|blocks| ByteCount::new(block.get().saturating_mul(blocks)));
         self.bytes.or(blocks).filter(|budget| *budget > ByteCount::ZERO)
     }
 
-    fn buffer(&self) -> Result<Buffer, String> {
+    fn socket_buffer(&self) -> Result<Buffer, String> {
         const MAX_WINDOW: ByteCount = ByteCount::from_mib(512);
         match self.window.filter(|window| *window > ByteCount::ZERO) {
             None => Ok(Buffer::Automatic),
@@ -667,7 +670,7 @@ impl ClientFlags {
         }
     }
 
-    fn segment(&self) -> Result<Option<ByteCount>, String> {
+    fn segment_size(&self) -> Result<Option<ByteCount>, String> {
         const MAX_MSS: i64 = 9 * 1024;
         match self.set_mss {
             None | Some(0) => Ok(None),
@@ -677,7 +680,7 @@ impl ClientFlags {
     }
 }
 
-impl Refused {
+impl RefusedFlags {
     /// Names the first of them that is given.
     fn by_name(&self) -> Result<(), String> {
         const SCTP: &str = "SCTP is not supported";
@@ -691,7 +694,7 @@ impl Refused {
     }
 }
 
-impl Ignored {
+impl IgnoredFlags {
     /// Returns a warning for each of them that is given.
     fn warnings(&self) -> Vec<String> {
         let given = [
@@ -704,12 +707,12 @@ impl Ignored {
     }
 }
 
-fn port(number: i64) -> Result<u16, String> {
+fn parse_port(number: i64) -> Result<u16, String> {
     let port = u16::try_from(number).ok().filter(|port| *port > 0);
     port.ok_or_else(|| "port number must be between 1 and 65535 inclusive".to_owned())
 }
 
-fn processor(text: &str) -> Result<usize, String> {
+fn parse_processor(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("-A, --affinity: \"{text}\" is not a processor's number"))
 }
 
@@ -721,7 +724,7 @@ fn split_device(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn address(host: &str) -> Result<IpAddr, String> {
+fn resolve_address(host: &str) -> Result<IpAddr, String> {
     use std::net::ToSocketAddrs;
     let found = (host, 0).to_socket_addrs().ok().and_then(|mut found| found.next());
     found.map(|found| found.ip()).ok_or_else(|| format!("-B, --bind: {host} is not an address of this host"))
@@ -733,21 +736,21 @@ mod tests {
     use clap::{CommandFactory, Parser};
     use fullpipe_record::{Direction, IpVersion};
 
-    fn task(line: &str) -> Result<Task, String> {
+    fn task(line: &str) -> Result<Iperf3Task, String> {
         let words = std::iter::once("iperf3").chain(line.split_whitespace());
-        Arguments::try_parse_from(words).map_err(|error| error.to_string())?.task()
+        Iperf3Arguments::try_parse_from(words).map_err(|error| error.to_string())?.to_task()
     }
 
     fn request(line: &str) -> Request {
         match task(line) {
-            Ok(Task::Client(plan)) => plan.request,
+            Ok(Iperf3Task::Client(plan)) => plan.request,
             other => panic!("{line}: {other:?}"),
         }
     }
 
     #[test]
     fn the_definition_is_sound() {
-        Arguments::command().debug_assert();
+        Iperf3Arguments::command().debug_assert();
     }
 
     #[test]
@@ -836,39 +839,40 @@ mod tests {
     fn flags_that_scripts_pass_do_not_stop_them() {
         let line = "-c host -L 7 --snd-timeout 5000 --repeating-payload --cntl-ka stray --cntl-ka=10/5/3 -t 3 words";
         let words = std::iter::once("iperf3").chain(line.split_whitespace());
-        let arguments = Arguments::try_parse_from(words).unwrap();
+        let arguments = Iperf3Arguments::try_parse_from(words).unwrap();
         assert_eq!(arguments.warnings().len(), 4);
-        let Ok(Task::Client(plan)) = arguments.task() else { panic!("{arguments:?}") };
+        let Ok(Iperf3Task::Client(plan)) = arguments.to_task() else { panic!("{arguments:?}") };
         assert_eq!(plan.request.duration, Span::from_secs(3));
-        let Ok(Task::Client(plan)) = task("-c host -A 1,2 -F data.bin --json-stream --json-stream-full-output") else {
+        let Ok(Iperf3Task::Client(plan)) = task("-c host -A 1,2 -F data.bin --json-stream --json-stream-full-output")
+        else {
             panic!()
         };
         assert_eq!((plan.shape.processor, plan.request.far_processor), (Some(1), Some(2)));
         assert_eq!(plan.destination.file.as_deref(), Some(Path::new("data.bin")));
-        assert_eq!(plan.shape.form, Form::JsonStreamAndDocument);
+        assert_eq!(plan.shape.form, ProgramFormat::JsonStreamAndDocument);
         assert!(task("-s -A 1,2").is_err());
     }
 
     #[test]
     fn a_device_may_follow_an_address() {
-        let Ok(Task::Client(plan)) = task("-c 192.0.2.1%eth0 -B 127.0.0.1 --cport 5000 -4") else { panic!() };
+        let Ok(Iperf3Task::Client(plan)) = task("-c 192.0.2.1%eth0 -B 127.0.0.1 --cport 5000 -4") else { panic!() };
         let destination = plan.destination;
         assert_eq!((destination.host.as_str(), destination.local.device.as_deref()), ("192.0.2.1", Some("eth0")));
         assert_eq!(destination.local.address, Some(IpAddr::from([127, 0, 0, 1])));
         assert_eq!((destination.local.port, destination.family), (Some(5000), Some(IpVersion::V4)));
-        let Ok(Task::Client(plan)) = task("-c fe80::1%eth0") else { panic!() };
+        let Ok(Iperf3Task::Client(plan)) = task("-c fe80::1%eth0") else { panic!() };
         assert_eq!(plan.destination.host, "fe80::1%eth0");
     }
 
     #[test]
     fn the_scope_of_a_link_local_address_of_this_end_is_its_device() {
         let address = Some("fe80::1".parse().unwrap());
-        let Ok(Task::Client(plan)) = task("-c fe80::2%eth0 -B fe80::1%eth0") else { panic!() };
+        let Ok(Iperf3Task::Client(plan)) = task("-c fe80::2%eth0 -B fe80::1%eth0") else { panic!() };
         let local = plan.destination.local;
         assert_eq!((local.address, local.device.as_deref()), (address, Some("eth0")));
-        let Ok(Task::Server(plan)) = task("-s -B fe80::1%eth0") else { panic!() };
+        let Ok(Iperf3Task::Server(plan)) = task("-s -B fe80::1%eth0") else { panic!() };
         assert_eq!((plan.options.bind, plan.options.device.as_deref()), (address, Some("eth0")));
-        let Ok(Task::Server(plan)) = task("-s --bind-dev lo") else { panic!() };
+        let Ok(Iperf3Task::Server(plan)) = task("-s --bind-dev lo") else { panic!() };
         assert_eq!((plan.options.bind, plan.options.device.as_deref()), (None, Some("lo")));
     }
 }

@@ -3,36 +3,36 @@
 use std::io::{self, ErrorKind};
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_iperf::{Error, Step};
-use fullpipe_probe::{Connected, ProbeError, TestEvent, watch};
+use fullpipe_iperf::{SessionStep, TestError};
+use fullpipe_probe::{ConnectedTest, ProbeError, TestEvent, watch_transfer};
 use fullpipe_record::{Measurement, Request, Transport};
-use fullpipe_report::iperf3::{Role, greeting};
+use fullpipe_report::iperf3::{TestRole, greeting_lines};
 use fullpipe_units::BitRate;
 
-use super::arguments::{ClientPlan, Form};
-use super::output::Output;
+use super::arguments::{ClientPlan, ProgramFormat};
+use super::output::ResultWriter;
 use super::process;
-use super::renderer::{Renderer, TestFailure, test_header};
-use super::sentences::{CLIENT_TERMINATED, sentence};
+use super::renderer::{TestFailure, TestRenderer, test_header};
+use super::sentences::{CLIENT_TERMINATED, error_sentence};
 use crate::commands::interrupt_flag;
 use crate::failure::{FAILED, Failure};
 
 /// Largest rate of UDP without a warning.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
 
-pub(super) fn run(plan: &ClientPlan, output: &mut Output) -> Result<(), Failure> {
+pub(super) fn run(plan: &ClientPlan, output: &mut ResultWriter) -> Result<(), Failure> {
     let flag = interrupt_flag()?;
     let header = test_header(&plan.destination.host, plan.destination.port);
-    if let Some(warning) = warning(&plan.request) {
-        Output::print_warning(&format!("iperf3: warning: {warning}\n"));
+    if let Some(warning) = udp_warning(&plan.request) {
+        ResultWriter::print_warning(&format!("iperf3: warning: {warning}\n"));
     }
-    if plan.shape.verbose && plan.shape.form == Form::Text {
-        output.say(&greeting(&header, plan.request.title.as_deref()));
+    if plan.shape.verbose && plan.shape.form == ProgramFormat::Text {
+        output.write_text(&greeting_lines(&header, plan.request.title.as_deref()));
     }
-    let mut renderer = Renderer::new(Role::Client, &plan.shape, plan.request.clone(), header);
-    let failure = match measured(plan, &flag, &mut renderer, output) {
+    let mut renderer = TestRenderer::new(TestRole::Client, &plan.shape, plan.request.clone(), header);
+    let failure = match run_test(plan, &flag, &mut renderer, output) {
         Ok(seen) => {
-            renderer.results(&seen, output);
+            renderer.report_results(&seen, output);
             if seen.interrupted {
                 Some(TestFailure::Interrupted(CLIENT_TERMINATED))
             } else {
@@ -42,33 +42,33 @@ pub(super) fn run(plan: &ClientPlan, output: &mut Output) -> Result<(), Failure>
         Err(failure) => Some(failure),
     };
     match &failure {
-        Some(failure) => renderer.failed(failure, output),
-        None => renderer.done(output),
+        Some(failure) => renderer.report_failure(failure, output),
+        None => renderer.print_done_line(output),
     }
-    renderer.end(output);
+    renderer.finish_report(output);
     failure.map_or(Ok(()), |_| Err(Failure::already_printed(FAILED)))
 }
 
-fn measured(
+fn run_test(
     plan: &ClientPlan,
     flag: &AtomicBool,
-    renderer: &mut Renderer,
-    output: &mut Output,
+    renderer: &mut TestRenderer,
+    output: &mut ResultWriter,
 ) -> Result<Measurement, TestFailure> {
-    let _pidfile = process::prepare(&plan.shape).map_err(TestFailure::Error)?;
-    let measured = watch(&plan.destination, &plan.request, flag, &mut |event| match event {
+    let _pidfile = process::prepare_process(&plan.shape).map_err(TestFailure::Error)?;
+    let measured = watch_transfer(&plan.destination, &plan.request, flag, &mut |event| match event {
         TestEvent::Connected(connected) => {
-            if let Some(warning) = fragments(connected) {
-                Output::print_warning(&format!("warning: {warning}\n"));
+            if let Some(warning) = fragmentation_warning(connected) {
+                ResultWriter::print_warning(&format!("warning: {warning}\n"));
             }
-            renderer.connected(connected, output);
+            renderer.report_connected(connected, output);
         }
-        TestEvent::Interval(interval) => renderer.interval(interval, output),
+        TestEvent::Interval(interval) => renderer.report_interval(interval, output),
         TestEvent::Snapshot(_) | TestEvent::SoFar(_) => {}
     });
     measured.map_err(|error| {
         if has_agreed(&error) {
-            renderer.peer(output);
+            renderer.report_peer(output);
         }
         match error {
             ProbeError::Interrupted => TestFailure::Interrupted(CLIENT_TERMINATED),
@@ -82,19 +82,19 @@ fn has_agreed(error: &ProbeError) -> bool {
     let (ProbeError::Protocol { cause, .. } | ProbeError::Unauthorized { cause, .. }) = error else { return false };
     !matches!(
         cause,
-        Error::Busy
-            | Error::NotIperf3 { .. }
-            | Error::Timeout { step: Step::Greeting, .. }
-            | Error::Closed { step: Step::Greeting }
+        TestError::Busy
+            | TestError::NotIperf3 { .. }
+            | TestError::Timeout { step: SessionStep::Greeting, .. }
+            | TestError::Closed { step: SessionStep::Greeting }
     )
 }
 
 /// Returns a warning before much UDP is sent. iperf3 sends it without consent, so we do not ask for it.
-fn warning(request: &Request) -> Option<String> {
+fn udp_warning(request: &Request) -> Option<String> {
     if request.transport == Transport::Tcp {
         return None;
     }
-    let offered = request.rate.map(|rate| rate.scaled(request.streams.into()));
+    let offered = request.rate.map(|rate| rate.scale_by(request.streams.into()));
     let what = match offered {
         Some(rate) if rate <= UDP_CONSENT_RATE => return None,
         Some(rate) => format!("{rate} of UDP"),
@@ -104,7 +104,7 @@ fn warning(request: &Request) -> Option<String> {
 }
 
 /// Returns iperf3's warning about datagrams that are larger than a packet.
-fn fragments(connected: &Connected) -> Option<String> {
+fn fragmentation_warning(connected: &ConnectedTest) -> Option<String> {
     let (block, mss) = (connected.request.block, connected.mss?);
     let is_too_large = connected.request.transport == Transport::Udp && block > mss;
     let (block, mss) = (block.get(), mss.get());
@@ -116,10 +116,10 @@ fn in_iperf3s_words(error: &ProbeError) -> String {
     const UNREACHABLE: &str = "unable to connect to server";
     match error {
         ProbeError::UnknownHost { .. } => format!("{UNREACHABLE}: Name or service not known"),
-        ProbeError::Connect { cause, .. } => format!("{UNREACHABLE}: {}", reason(cause)),
+        ProbeError::Connect { cause, .. } => format!("{UNREACHABLE}: {}", system_message(cause)),
         ProbeError::Silent { .. } => format!("{UNREACHABLE}: Connection timed out"),
         ProbeError::Protocol { cause, .. } | ProbeError::Unauthorized { cause, .. } => {
-            sentence(cause).map_or_else(|| error.to_string(), str::to_owned)
+            error_sentence(cause).map_or_else(|| error.to_string(), str::to_owned)
         }
         ProbeError::Prepare(refused) if refused.kind() == ErrorKind::NotFound => {
             "unable to set TCP_CONGESTION: Supplied congestion control algorithm not supported on this host".to_owned()
@@ -129,7 +129,7 @@ fn in_iperf3s_words(error: &ProbeError) -> String {
 }
 
 /// Returns the system's message for an error, without its number.
-fn reason(error: &io::Error) -> String {
+fn system_message(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
@@ -141,9 +141,9 @@ mod tests {
     #[test]
     fn only_much_udp_is_worth_a_warning() {
         let udp = |rate, streams| Request { transport: Transport::Udp, rate, streams, ..Request::default() };
-        assert_eq!(warning(&udp(Some(BitRate::from_mbps(10)), 1)), None);
-        assert!(warning(&udp(Some(BitRate::from_mbps(10)), 2)).unwrap().contains("20 Mbit/s of UDP"));
-        assert!(warning(&udp(None, 1)).unwrap().contains("as fast as it goes"));
-        assert_eq!(warning(&Request::default()), None);
+        assert_eq!(udp_warning(&udp(Some(BitRate::from_mbps(10)), 1)), None);
+        assert!(udp_warning(&udp(Some(BitRate::from_mbps(10)), 2)).unwrap().contains("20 Mbit/s of UDP"));
+        assert!(udp_warning(&udp(None, 1)).unwrap().contains("as fast as it goes"));
+        assert_eq!(udp_warning(&Request::default()), None);
     }
 }

@@ -18,12 +18,12 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
-use super::Run;
+use super::RunCommand;
 use crate::failure::{FAILED, Failure};
 use crate::terminal::Terminal;
 use crate::verbosity::report_events;
-use arguments::{Arguments, Task};
-use output::Output;
+use arguments::{Iperf3Arguments, Iperf3Task};
+use output::ResultWriter;
 
 /// The name under which the program is iperf3 from its first argument on.
 const NAME: &str = "iperf3";
@@ -33,13 +33,13 @@ const USAGE: &str = "\nUsage: iperf3 [-s|-c host] [options]\nTry `iperf3 --help'
 
 /// In place of iperf3: its flags, its text, its JSON.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Raw {
+pub(crate) struct RawArguments {
     /// Flags of iperf3; --help lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
     pub(crate) all: Vec<OsString>,
 }
 
-impl Run for Raw {
+impl RunCommand for RawArguments {
     fn run(&self, _: &Terminal) -> Result<(), Failure> {
         run(&self.all)
     }
@@ -53,8 +53,8 @@ pub(crate) fn arguments_of(mut words: impl Iterator<Item = OsString>) -> Option<
 }
 
 /// Returns the definition of iperf3's command line.
-pub(super) fn command() -> clap::Command {
-    Arguments::command()
+pub(super) fn iperf3_command() -> clap::Command {
+    Iperf3Arguments::command()
 }
 
 /// Does what iperf3 would do with `arguments`, its name not among them.
@@ -63,40 +63,41 @@ pub(super) fn command() -> clap::Command {
 /// Where iperf3 would end with an exit code other than zero; everything has been said then.
 pub(crate) fn run(arguments: &[OsString]) -> Result<(), Failure> {
     let name = OsString::from(NAME);
-    let parsed = match Arguments::try_parse_from(std::iter::once(&name).chain(arguments)) {
+    let parsed = match Iperf3Arguments::try_parse_from(std::iter::once(&name).chain(arguments)) {
         Ok(parsed) => parsed,
-        Err(error) => return explain(&error),
+        Err(error) => return print_clap_error(&error),
     };
     if parsed.wants_version() {
-        Terminal::line(&format!("{}\n{}", renderer::version(), renderer::system()));
+        Terminal::print_line(&format!("{}\n{}", renderer::program_version(), renderer::system_name()));
         return Ok(());
     }
     report_events(parsed.verbosity());
-    let task = parsed.task().map_err(|why| wrong(&why))?;
+    let task = parsed.to_task().map_err(|why| usage_failure(&why))?;
     for warning in parsed.warnings() {
-        Output::print_warning(&format!("iperf3: warning: {warning}\n"));
+        ResultWriter::print_warning(&format!("iperf3: warning: {warning}\n"));
     }
-    let mut output = Output::open(parsed.logfile(), parsed.timestamps()).map_err(|why| wrong(&why))?;
+    let mut output =
+        ResultWriter::open(parsed.logfile(), parsed.timestamp_format()).map_err(|why| usage_failure(&why))?;
     match task {
-        Task::Client(plan) => client::run(&plan, &mut output),
-        Task::Server(plan) => server::run(&plan, &mut output),
+        Iperf3Task::Client(plan) => client::run(&plan, &mut output),
+        Iperf3Task::Server(plan) => server::run(&plan, &mut output),
     }
 }
 
 /// A command line that iperf3 would not take either.
-fn wrong(why: &str) -> Failure {
-    Output::print_warning(&format!("iperf3: parameter error - {why}\n{USAGE}"));
+fn usage_failure(why: &str) -> Failure {
+    ResultWriter::print_warning(&format!("iperf3: parameter error - {why}\n{USAGE}"));
     Failure::already_printed(FAILED)
 }
 
 /// Help is no failure; everything else that clap says is about the command line.
-fn explain(error: &clap::Error) -> Result<(), Failure> {
+fn print_clap_error(error: &clap::Error) -> Result<(), Failure> {
     if error.kind() == ErrorKind::DisplayHelp {
         // An error here means that the terminal is gone: no user can read a message.
         let _ = error.print();
         return Ok(());
     }
-    Output::print_warning(&format!("iperf3: {}\n{USAGE}", in_getopts_words(error)));
+    ResultWriter::print_warning(&format!("iperf3: {}\n{USAGE}", in_getopts_words(error)));
     Err(Failure::already_printed(FAILED))
 }
 

@@ -9,12 +9,12 @@ use jiff::fmt::strtime;
 
 /// Writes results; puts the time before each line if the user asks for it.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct ResultWriter {
     file: Option<File>,
     stamp: Option<String>,
 }
 
-impl Output {
+impl ResultWriter {
     /// Appends to `logfile`, or writes to standard output. `stamp` is a format of strftime.
     pub(super) fn open(logfile: Option<&Path>, stamp: Option<&str>) -> Result<Self, String> {
         let open = |path| OpenOptions::new().append(true).create(true).open(path);
@@ -26,11 +26,11 @@ impl Output {
     }
 
     /// Writes a part of the result, in whole lines.
-    pub(super) fn say(&mut self, text: &str) {
-        let text = self.stamped(text);
+    pub(super) fn write_text(&mut self, text: &str) {
+        let text = self.prefix_timestamps(text);
         match &mut self.file {
-            Some(file) => put(file, &text),
-            None => put(&mut io::stdout(), &text),
+            Some(file) => write_ignoring_errors(file, &text),
+            None => write_ignoring_errors(&mut io::stdout(), &text),
         }
     }
 
@@ -38,17 +38,17 @@ impl Output {
     pub(super) fn print_error(&mut self, sentence: &str) {
         let line = format!("iperf3: {sentence}\n");
         match &mut self.file {
-            Some(file) => put(file, &line),
-            None => put(&mut io::stderr(), &line),
+            Some(file) => write_ignoring_errors(file, &line),
+            None => write_ignoring_errors(&mut io::stderr(), &line),
         }
     }
 
     /// Writes a warning to standard error, also if there is a file.
     pub(super) fn print_warning(text: &str) {
-        put(&mut io::stderr(), text);
+        write_ignoring_errors(&mut io::stderr(), text);
     }
 
-    fn stamped(&self, text: &str) -> String {
+    fn prefix_timestamps(&self, text: &str) -> String {
         let Some(format) = &self.stamp else { return text.to_owned() };
         // The format was tried when the output was opened.
         let stamp = strtime::format(format, &Zoned::now()).unwrap_or_default();
@@ -57,6 +57,6 @@ impl Output {
 }
 
 /// A reader that went away, as `head` does, is no failure of ours.
-fn put(to: &mut impl Write, text: &str) {
+fn write_ignoring_errors(to: &mut impl Write, text: &str) {
     let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
 }

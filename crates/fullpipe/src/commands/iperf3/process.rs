@@ -6,14 +6,14 @@ use std::io::ErrorKind;
 use rustix::process::{Pid, test_kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::arguments::Shape;
+use super::arguments::ProgramSettings;
 use crate::commands::pidfile::PidFile;
 
 /// iperf3's words for a process number that is taken.
 const RUNNING: &str = "Another instance of iperf3 appears to be running";
 
 /// Moves to the processor that was asked for, and writes the process's number.
-pub(super) fn prepare(shape: &Shape) -> Result<Option<PidFile>, String> {
+pub(super) fn prepare_process(shape: &ProgramSettings) -> Result<Option<PidFile>, String> {
     if let Some(processor) = shape.processor {
         // Beyond what a set can hold, there is no such processor.
         let mut set = CpuSet::new();

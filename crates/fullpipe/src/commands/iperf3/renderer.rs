@@ -2,21 +2,23 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fullpipe_probe::Connected;
+use fullpipe_probe::ConnectedTest;
 use fullpipe_record::{Interval, Measurement, Request};
-use fullpipe_report::iperf3::{Connections, IPERF3_VERSION, Json, Role, TestHeader, Text, TextOptions};
+use fullpipe_report::iperf3::{
+    IPERF3_VERSION, JsonOutput, TestConnections, TestHeader, TestRole, TextOptions, TextOutput,
+};
 use fullpipe_units::Span;
 
-use super::arguments::{Form, Shape};
-use super::output::Output;
+use super::arguments::{ProgramFormat, ProgramSettings};
+use super::output::ResultWriter;
 
 /// Returns the version that the program reports: that of the iperf3 in whose place it runs, and its own.
-pub(super) fn version() -> String {
+pub(super) fn program_version() -> String {
     format!("iperf {IPERF3_VERSION} (fullpipe {})", env!("CARGO_PKG_VERSION"))
 }
 
 /// Returns the system as `uname -a` prints it.
-pub(super) fn system() -> String {
+pub(super) fn system_name() -> String {
     let system = rustix::system::uname();
     let parts = [system.sysname(), system.nodename(), system.release(), system.version(), system.machine()];
     parts.map(|part| part.to_string_lossy().into_owned()).join(" ")
@@ -25,7 +27,7 @@ pub(super) fn system() -> String {
 /// Returns the header of a test with `host`, which begins now.
 pub(super) fn test_header(host: &str, port: u16) -> TestHeader {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    TestHeader { version: version(), system: system(), at: Span::from(now), host: host.to_owned(), port }
+    TestHeader { version: program_version(), system: system_name(), at: Span::from(now), host: host.to_owned(), port }
 }
 
 /// Reason for which a test did not come to its end.
@@ -38,96 +40,98 @@ pub(super) enum TestFailure {
 }
 
 /// Prints the report of one test while it runs.
-pub(super) struct Renderer {
+pub(super) struct TestRenderer {
     header: TestHeader,
-    role: Role,
-    format: Format,
+    role: TestRole,
+    format: ReportFormat,
     is_connected: bool,
 }
 
-enum Format {
-    Text(Box<Text>),
-    Document(Box<Json>),
-    Stream(Box<Json>),
+enum ReportFormat {
+    Text(Box<TextOutput>),
+    Document(Box<JsonOutput>),
+    Stream(Box<JsonOutput>),
     /// A stream of events, and the document at the end.
-    StreamAndDocument(Box<Json>),
+    StreamAndDocument(Box<JsonOutput>),
 }
 
-impl Renderer {
+impl TestRenderer {
     /// Begins the report of a test with this `request` and this `header`.
-    pub(super) fn new(role: Role, shape: &Shape, request: Request, header: TestHeader) -> Self {
+    pub(super) fn new(role: TestRole, shape: &ProgramSettings, request: Request, header: TestHeader) -> Self {
         let options = TextOptions { role, unit: shape.unit, verbose: shape.verbose };
         let format = match shape.form {
-            Form::Text => Format::Text(Box::new(Text::new(options, request))),
-            Form::Json => Format::Document(Box::new(Json::new(role, request, &header))),
-            Form::JsonStream => Format::Stream(Box::new(Json::new(role, request, &header))),
-            Form::JsonStreamAndDocument => Format::StreamAndDocument(Box::new(Json::new(role, request, &header))),
+            ProgramFormat::Text => ReportFormat::Text(Box::new(TextOutput::new(options, request))),
+            ProgramFormat::Json => ReportFormat::Document(Box::new(JsonOutput::new(role, request, &header))),
+            ProgramFormat::JsonStream => ReportFormat::Stream(Box::new(JsonOutput::new(role, request, &header))),
+            ProgramFormat::JsonStreamAndDocument => {
+                ReportFormat::StreamAndDocument(Box::new(JsonOutput::new(role, request, &header)))
+            }
         };
         Self { header, role, format, is_connected: false }
     }
 
     /// Reports that the data connections are open.
-    pub(super) fn connected(&mut self, connected: &Connected, output: &mut Output) {
+    pub(super) fn report_connected(&mut self, connected: &ConnectedTest, output: &mut ResultWriter) {
         self.is_connected = true;
-        let connections = Connections {
+        let connections = TestConnections {
             request: connected.request.clone(),
             cookie: connected.cookie.clone(),
             mss: connected.mss,
             sockets: connected.sockets.clone(),
         };
         match &mut self.format {
-            Format::Text(text) => output.say(&text.connected(&self.header, &connections)),
-            Format::Document(json) => drop(json.connected(&self.header, &connections)),
-            Format::Stream(json) | Format::StreamAndDocument(json) => {
-                output.say(&json.connected(&self.header, &connections));
+            ReportFormat::Text(text) => output.write_text(&text.connection_lines(&self.header, &connections)),
+            ReportFormat::Document(json) => drop(json.add_connections(&self.header, &connections)),
+            ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
+                output.write_text(&json.add_connections(&self.header, &connections));
             }
         }
     }
 
     /// Names the other end in the text of a test that failed before its data connections were open.
-    pub(super) fn peer(&self, output: &mut Output) {
-        if let Format::Text(text) = &self.format
+    pub(super) fn report_peer(&self, output: &mut ResultWriter) {
+        if let ReportFormat::Text(text) = &self.format
             && !self.is_connected
         {
-            output.say(&text.peer(&self.header));
+            output.write_text(&text.unconnected_peer_line(&self.header));
         }
     }
 
     /// Reports an interval.
-    pub(super) fn interval(&mut self, interval: &Interval, output: &mut Output) {
+    pub(super) fn report_interval(&mut self, interval: &Interval, output: &mut ResultWriter) {
         match &mut self.format {
-            Format::Text(text) => output.say(&text.interval(interval)),
-            Format::Document(json) => drop(json.interval(interval)),
-            Format::Stream(json) | Format::StreamAndDocument(json) => {
-                output.say(&json.interval_event(interval).unwrap_or_default());
+            ReportFormat::Text(text) => output.write_text(&text.interval_lines(interval)),
+            ReportFormat::Document(json) => drop(json.add_interval(interval)),
+            ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
+                output.write_text(&json.interval_event(interval).unwrap_or_default());
             }
         }
     }
 
     /// Reports the results of the test.
-    pub(super) fn results(&mut self, seen: &Measurement, output: &mut Output) {
+    pub(super) fn report_results(&mut self, seen: &Measurement, output: &mut ResultWriter) {
         let printed_there = seen.remote.output.as_deref();
         match &mut self.format {
-            Format::Text(text) => {
-                output.say(&text.results(seen));
-                output.say(&printed_there.map(|printed| text.server_output(printed)).unwrap_or_default());
+            ReportFormat::Text(text) => {
+                output.write_text(&text.result_lines(seen));
+                output.write_text(&printed_there.map(|printed| text.server_output(printed)).unwrap_or_default());
             }
-            Format::Document(json) => {
-                json.results(seen);
+            ReportFormat::Document(json) => {
+                json.add_results(seen);
                 printed_there.map(|printed| json.server_output(printed));
             }
-            Format::Stream(json) | Format::StreamAndDocument(json) => {
-                output.say(&json.results(seen));
-                output.say(&printed_there.map(|printed| json.server_output(printed)).unwrap_or_default());
+            ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
+                output.write_text(&json.add_results(seen));
+                output.write_text(&printed_there.map(|printed| json.server_output(printed)).unwrap_or_default());
             }
         }
     }
 
     /// Reports that the test failed.
-    pub(super) fn failed(&mut self, failure: &TestFailure, output: &mut Output) {
+    pub(super) fn report_failure(&mut self, failure: &TestFailure, output: &mut ResultWriter) {
         let (plain, labelled) = match failure {
             // A server of iperf3 has the label in its documents too.
-            TestFailure::Error(why) if self.role == Role::Client => (why.clone(), format!("error - {why}")),
+            TestFailure::Error(why) if self.role == TestRole::Client => (why.clone(), format!("error - {why}")),
             TestFailure::Error(why) => (format!("error - {why}"), format!("error - {why}")),
             TestFailure::Interrupted(why) => {
                 let why = format!("interrupt - {why}");
@@ -135,23 +139,25 @@ impl Renderer {
             }
         };
         match &mut self.format {
-            Format::Text(_) => output.print_error(&labelled),
-            Format::Document(json) => drop(json.failed(&plain)),
-            Format::Stream(json) | Format::StreamAndDocument(json) => output.say(&json.failed(&plain)),
+            ReportFormat::Text(_) => output.print_error(&labelled),
+            ReportFormat::Document(json) => drop(json.add_failure(&plain)),
+            ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
+                output.write_text(&json.add_failure(&plain))
+            }
         }
     }
 
     /// Ends the report: prints the document, if there is one.
-    pub(super) fn end(self, output: &mut Output) {
-        if let Format::Document(json) | Format::StreamAndDocument(json) = self.format {
-            output.say(&json.document());
+    pub(super) fn finish_report(self, output: &mut ResultWriter) {
+        if let ReportFormat::Document(json) | ReportFormat::StreamAndDocument(json) = self.format {
+            output.write_text(&json.document_text());
         }
     }
 
     /// Prints the last line of a client whose test came to its end.
-    pub(super) fn done(&self, output: &mut Output) {
-        if let Format::Text(text) = &self.format {
-            output.say(&text.done());
+    pub(super) fn print_done_line(&self, output: &mut ResultWriter) {
+        if let ReportFormat::Text(text) = &self.format {
+            output.write_text(&text.done_line());
         }
     }
 }

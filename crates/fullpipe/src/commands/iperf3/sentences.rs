@@ -1,6 +1,6 @@
 //! iperf3's fixed sentences for errors, which scripts search for.
 
-use fullpipe_iperf::{Error, ErrorNumber, Message};
+use fullpipe_iperf::{ErrorNumber, JsonMessage, TestError};
 
 /// Printed by a server that its user stopped, and of such a server.
 pub(super) const TERMINATED: &str = "the server has terminated";
@@ -12,23 +12,23 @@ const BUSY: &str = "the server is busy running a test. try again later";
 const UNKNOWN: &str = "received an unknown control message (ensure other side is iperf3 and not iperf)";
 
 /// Returns iperf3's sentence for the end of a test; none where it has none that is true.
-pub(super) fn sentence(error: &Error) -> Option<&'static str> {
+pub(super) fn error_sentence(error: &TestError) -> Option<&'static str> {
     Some(match error {
-        Error::Busy => BUSY,
-        Error::ServerTerminated { .. } => TERMINATED,
-        Error::ClientTerminated { .. } => CLIENT_TERMINATED,
-        Error::Closed { .. } => "control socket has closed unexpectedly",
-        Error::ClientClosed { .. } => "the client has unexpectedly closed the connection",
-        Error::NotIperf3 { .. } | Error::OutOfOrder { .. } => UNKNOWN,
-        Error::Oversized { message, .. } | Error::Malformed { message, .. } => match message {
-            Message::Parameters => "unable to receive parameters from client",
-            Message::Results => "unable to receive results",
-            Message::Report => return None,
+        TestError::Busy => BUSY,
+        TestError::ServerTerminated { .. } => TERMINATED,
+        TestError::ClientTerminated { .. } => CLIENT_TERMINATED,
+        TestError::Closed { .. } => "control socket has closed unexpectedly",
+        TestError::ClientClosed { .. } => "the client has unexpectedly closed the connection",
+        TestError::NotIperf3 { .. } | TestError::OutOfOrder { .. } => UNKNOWN,
+        TestError::Oversized { message, .. } | TestError::Malformed { message, .. } => match message {
+            JsonMessage::Parameters => "unable to receive parameters from client",
+            JsonMessage::Results => "unable to receive results",
+            JsonMessage::Report => return None,
         },
-        Error::Server { reason, .. } => of_number(reason.number?)?,
+        TestError::Server { reason, .. } => of_number(reason.number?)?,
         // The reason says more, but for those that iperf3 has no doubt about.
-        Error::Refused(refusal) => of_number(refusal.number)?,
-        Error::KeyMissing | Error::Timeout { .. } | Error::Streams { .. } => return None,
+        TestError::Refused(refusal) => of_number(refusal.number)?,
+        TestError::KeyMissing | TestError::Timeout { .. } | TestError::Streams { .. } => return None,
     })
 }
 

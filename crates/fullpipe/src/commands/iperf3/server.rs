@@ -6,59 +6,61 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 
 use fullpipe_control::RefusedConnections;
-use fullpipe_iperf::Error;
-use fullpipe_probe::{ServeError, ServerEvent, serve};
+use fullpipe_iperf::TestError;
+use fullpipe_probe::{ServeError, ServerEvent, serve_clients};
 use fullpipe_record::{Measurement, Request};
-use fullpipe_report::iperf3::{Role, greeting, listening};
+use fullpipe_report::iperf3::{TestRole, greeting_lines, listening_line};
 
-use super::arguments::{Form, ServerPlan, Shape};
-use super::output::Output;
+use super::arguments::{ProgramFormat, ProgramSettings, ServerPlan};
+use super::output::ResultWriter;
 use super::process;
-use super::renderer::{Renderer, TestFailure, test_header};
-use super::sentences::{TERMINATED, sentence};
+use super::renderer::{TestFailure, TestRenderer, test_header};
+use super::sentences::{TERMINATED, error_sentence};
 use crate::commands::{daemon, interrupt_flag, server_text};
 use crate::failure::{FAILED, Failure};
 
-pub(super) fn run(plan: &ServerPlan, output: &mut Output) -> Result<(), Failure> {
+pub(super) fn run(plan: &ServerPlan, output: &mut ResultWriter) -> Result<(), Failure> {
     if plan.daemon && !daemon::is_detached() {
-        return detach().map_err(|error| failed(&format!("error - unable to become a daemon: {error}"), output));
+        return detach_process()
+            .map_err(|error| server_failure(&format!("error - unable to become a daemon: {error}"), output));
     }
     let flag = interrupt_flag()?;
-    let _pidfile = process::prepare(&plan.shape).map_err(|why| failed(&format!("error - {why}"), output))?;
-    let mut printer = Printer::new(plan, output);
-    printer.greet();
-    serve(&plan.options, server_text::printer, &flag, &mut |event| printer.print(event))
-        .map_err(|error| failed(&in_iperf3s_words(&error), printer.output))?;
+    let _pidfile =
+        process::prepare_process(&plan.shape).map_err(|why| server_failure(&format!("error - {why}"), output))?;
+    let mut printer = ServerPrinter::new(plan, output);
+    printer.print_greeting();
+    serve_clients(&plan.options, server_text::test_printer, &flag, &mut |event| printer.print_event(event))
+        .map_err(|error| server_failure(&in_iperf3s_words(&error), printer.output))?;
     if flag.load(std::sync::atomic::Ordering::Relaxed) {
         if printer.is_interrupted {
             return Err(Failure::already_printed(FAILED));
         }
-        return Err(failed(&format!("interrupt - {TERMINATED}"), printer.output));
+        return Err(server_failure(&format!("interrupt - {TERMINATED}"), printer.output));
     }
     Ok(())
 }
 
 /// Starts the process in the background. Like iperf3, and unlike our own server, it prints nothing.
-fn detach() -> io::Result<()> {
+fn detach_process() -> io::Result<()> {
     daemon::detached_self()?.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
 }
 
 /// Prints the tests of a server. They run one after the other, but the next one may begin before the last one is
 /// printed.
-struct Printer<'p> {
-    shape: &'p Shape,
+struct ServerPrinter<'p> {
+    shape: &'p ProgramSettings,
     port: u16,
     one_off: bool,
-    output: &'p mut Output,
-    tests: HashMap<SocketAddr, Renderer>,
+    output: &'p mut ResultWriter,
+    tests: HashMap<SocketAddr, TestRenderer>,
     /// True after a test has reported that the server was stopped.
     is_interrupted: bool,
     /// Number of times that the server has waited for a test.
     waits: u64,
 }
 
-impl<'p> Printer<'p> {
-    fn new(plan: &'p ServerPlan, output: &'p mut Output) -> Self {
+impl<'p> ServerPrinter<'p> {
+    fn new(plan: &'p ServerPlan, output: &'p mut ResultWriter) -> Self {
         let ServerPlan { options, shape, .. } = plan;
         Self {
             shape,
@@ -71,38 +73,38 @@ impl<'p> Printer<'p> {
         }
     }
 
-    fn greet(&mut self) {
-        if self.shape.verbose && self.shape.form == Form::Text {
-            self.output.say(&greeting(&test_header("", 0), None));
+    fn print_greeting(&mut self) {
+        if self.shape.verbose && self.shape.form == ProgramFormat::Text {
+            self.output.write_text(&greeting_lines(&test_header("", 0), None));
         }
     }
 
-    fn print(&mut self, event: ServerEvent) {
+    fn print_event(&mut self, event: ServerEvent) {
         match event {
-            ServerEvent::Listening(_) => self.wait(),
+            ServerEvent::Listening(_) => self.print_waiting(),
             ServerEvent::Began { client, request } => {
                 let header = test_header(&client.ip().to_string(), client.port());
-                self.tests.insert(client, Renderer::new(Role::Server, self.shape, request, header));
+                self.tests.insert(client, TestRenderer::new(TestRole::Server, self.shape, request, header));
             }
             ServerEvent::Connected { client, connected } => {
                 if let Some(renderer) = self.tests.get_mut(&client) {
-                    renderer.connected(&connected, self.output);
+                    renderer.report_connected(&connected, self.output);
                 }
             }
             ServerEvent::Interval { client, interval } => {
                 if let Some(renderer) = self.tests.get_mut(&client) {
-                    renderer.interval(&interval, self.output);
+                    renderer.report_interval(&interval, self.output);
                 }
             }
             ServerEvent::Ended { client, measurement, .. } => {
                 if let (Some(mut renderer), Some(measurement)) = (self.tests.remove(&client), measurement) {
-                    renderer.results(&measurement, self.output);
-                    renderer.end(self.output);
-                    self.wait();
+                    renderer.report_results(&measurement, self.output);
+                    renderer.finish_report(self.output);
+                    self.print_waiting();
                 }
             }
             ServerEvent::Failed { client, why, cause, measurement } => {
-                self.fail(client, why, cause.as_ref(), measurement.as_deref());
+                self.print_failure(client, why, cause.as_ref(), measurement.as_deref());
             }
             ServerEvent::Rejected(RefusedConnections { client, why, connections }) => {
                 self.output.print_error(&format!("error - turned {connections} connections of {client} away: {why}"));
@@ -114,40 +116,46 @@ impl<'p> Printer<'p> {
     }
 
     /// Prints the figures of a test that failed, and the reason.
-    fn fail(&mut self, client: SocketAddr, why: String, cause: Option<&Error>, measurement: Option<&Measurement>) {
+    fn print_failure(
+        &mut self,
+        client: SocketAddr,
+        why: String,
+        cause: Option<&TestError>,
+        measurement: Option<&Measurement>,
+    ) {
         let failure = match cause {
-            Some(Error::ServerTerminated { .. }) => TestFailure::Interrupted(TERMINATED),
-            Some(cause) => TestFailure::Error(sentence(cause).map_or(why, str::to_owned)),
+            Some(TestError::ServerTerminated { .. }) => TestFailure::Interrupted(TERMINATED),
+            Some(cause) => TestFailure::Error(error_sentence(cause).map_or(why, str::to_owned)),
             None => TestFailure::Error(why),
         };
         self.is_interrupted |= failure == TestFailure::Interrupted(TERMINATED);
         let new = || {
             let header = test_header(&client.ip().to_string(), client.port());
-            Renderer::new(Role::Server, self.shape, Request::default(), header)
+            TestRenderer::new(TestRole::Server, self.shape, Request::default(), header)
         };
         let mut renderer = self.tests.remove(&client).unwrap_or_else(new);
-        renderer.peer(self.output);
+        renderer.report_peer(self.output);
         if let Some(measurement) = measurement {
-            renderer.results(measurement, self.output);
+            renderer.report_results(measurement, self.output);
         }
-        renderer.failed(&failure, self.output);
-        renderer.end(self.output);
+        renderer.report_failure(&failure, self.output);
+        renderer.finish_report(self.output);
         if !self.is_interrupted {
-            self.wait();
+            self.print_waiting();
         }
     }
 
     /// Prints that the server waits for the next test.
-    fn wait(&mut self) {
+    fn print_waiting(&mut self) {
         let goes_on = self.waits == 0 || !self.one_off;
-        if goes_on && self.shape.form == Form::Text {
+        if goes_on && self.shape.form == ProgramFormat::Text {
             self.waits += 1;
-            self.output.say(&listening(self.port, self.waits));
+            self.output.write_text(&listening_line(self.port, self.waits));
         }
     }
 }
 
-fn failed(why: &str, output: &mut Output) -> Failure {
+fn server_failure(why: &str, output: &mut ResultWriter) -> Failure {
     output.print_error(why);
     Failure::already_printed(FAILED)
 }

@@ -1,10 +1,10 @@
 //! Lists and ranges of path and load, and their combinations.
 
-use fullpipe_calc::{Setting, numbers_between};
+use fullpipe_calc::{QuantitySetting, numbers_between};
 use fullpipe_record::{Buffer, Quantity, Request};
 
 use crate::failure::{Failure, USAGE};
-use crate::values::{Values, values};
+use crate::values::{QuantityValues, values_parser};
 
 /// Combinations of one table.
 const MAX_COMBINATIONS: usize = 10_000;
@@ -14,37 +14,37 @@ const MAX_COMBINATIONS: usize = 10_000;
 #[command(next_help_heading = "Path")]
 pub(super) struct PathLists {
     /// Rate of the path, as the key `rate` of --path
-    #[arg(long, value_name = "RATE", value_parser = values(Quantity::Bandwidth))]
-    bandwidth: Option<Values>,
+    #[arg(long, value_name = "RATE", value_parser = values_parser(Quantity::Bandwidth))]
+    bandwidth: Option<QuantityValues>,
     /// Round-trip time of the path, as the key `rtt`
-    #[arg(long, short, value_name = "TIME", value_parser = values(Quantity::Rtt))]
-    rtt: Option<Values>,
+    #[arg(long, short, value_name = "TIME", value_parser = values_parser(Quantity::Rtt))]
+    rtt: Option<QuantityValues>,
     /// Queue before the bottleneck, as the key `queue`: 0.5bdp, 64KiB, 100packets, 20ms
-    #[arg(long, value_name = "QUEUE", value_parser = queues)]
-    queue: Option<Queues>,
+    #[arg(long, value_name = "QUEUE", value_parser = parse_queues)]
+    queue: Option<QueueSizes>,
     /// Share of packets lost, as the key `loss`
-    #[arg(long, value_name = "RATIO", value_parser = values(Quantity::Loss))]
-    loss: Option<Values>,
+    #[arg(long, value_name = "RATIO", value_parser = values_parser(Quantity::Loss))]
+    loss: Option<QuantityValues>,
     /// Maximum size of an IP packet, as the key `mtu`
-    #[arg(long, value_name = "BYTES", value_parser = values(Quantity::Mtu))]
-    mtu: Option<Values>,
+    #[arg(long, value_name = "BYTES", value_parser = values_parser(Quantity::Mtu))]
+    mtu: Option<QuantityValues>,
 }
 
 /// Sizes of a queue, each as the key `queue` of a path takes it.
 #[derive(Debug, Clone)]
-struct Queues(Vec<String>);
+struct QueueSizes(Vec<String>);
 
 /// One combination: keys of a path, as `rate=100000000bit/s`, and the values of the load.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Combination {
+pub(super) struct AxisCombination {
     pub(super) path: Vec<String>,
-    pub(super) load: Vec<Setting>,
+    pub(super) load: Vec<QuantitySetting>,
 }
 
-impl Combination {
+impl AxisCombination {
     /// Returns the load of this combination, the rest as in `request`.
-    pub(super) fn request(&self, request: Request) -> Request {
-        self.load.iter().fold(request, with)
+    pub(super) fn to_request(&self, request: Request) -> Request {
+        self.load.iter().fold(request, with_setting)
     }
 }
 
@@ -53,33 +53,40 @@ impl PathLists {
     ///
     /// # Errors
     /// Fails if there are more than [`MAX_COMBINATIONS`].
-    pub(super) fn combinations<'v>(&self, load: impl Iterator<Item = &'v Values>) -> Result<Vec<Combination>, Failure> {
+    pub(super) fn combinations<'v>(
+        &self,
+        load: impl Iterator<Item = &'v QuantityValues>,
+    ) -> Result<Vec<AxisCombination>, Failure> {
         let Self { bandwidth, rtt, queue, loss, mtu } = self;
         let path = [bandwidth, rtt, loss, mtu].into_iter().flatten();
-        let path = path.map(|Values(values)| values.iter().filter_map(key).collect());
-        let queues = queue.iter().map(|Queues(sizes)| sizes.iter().map(|size| format!("queue={size}")).collect());
+        let path = path.map(|QuantityValues(values)| values.iter().filter_map(path_key).collect());
+        let queues = queue.iter().map(|QueueSizes(sizes)| sizes.iter().map(|size| format!("queue={size}")).collect());
         let path: Vec<Vec<String>> = path.chain(queues).collect();
-        let load: Vec<&Vec<Setting>> = load.map(|Values(values)| values).collect();
+        let load: Vec<&Vec<QuantitySetting>> = load.map(|QuantityValues(values)| values).collect();
         let lengths = path.iter().map(Vec::len).chain(load.iter().map(|values| values.len()));
         let count = lengths.fold(1_usize, usize::saturating_mul);
         if count > MAX_COMBINATIONS {
             let why = format!("that is {count} combinations, more than {MAX_COMBINATIONS}; take shorter lists");
             return Err(Failure::new(USAGE, why));
         }
-        let mut all = vec![Combination::default()];
+        let mut all = vec![AxisCombination::default()];
         for list in path {
-            all = times(&all, &list, |combination, key| combination.path.push(key.clone()));
+            all = cross_product(&all, &list, |combination, key| combination.path.push(key.clone()));
         }
         for list in load {
-            all = times(&all, list, |combination, setting| combination.load.push(setting.clone()));
+            all = cross_product(&all, list, |combination, setting| combination.load.push(setting.clone()));
         }
         Ok(all)
     }
 }
 
 /// Returns each of `combinations` with each of `values`.
-fn times<V>(combinations: &[Combination], values: &[V], add: impl Fn(&mut Combination, &V)) -> Vec<Combination> {
-    let with = |combination: &Combination, value| {
+fn cross_product<V>(
+    combinations: &[AxisCombination],
+    values: &[V],
+    add: impl Fn(&mut AxisCombination, &V),
+) -> Vec<AxisCombination> {
+    let with = |combination: &AxisCombination, value| {
         let mut longer = combination.clone();
         add(&mut longer, value);
         longer
@@ -88,41 +95,41 @@ fn times<V>(combinations: &[Combination], values: &[V], add: impl Fn(&mut Combin
 }
 
 /// Returns a quantity of a path as `--path` has it, without loss of digits.
-fn key(setting: &Setting) -> Option<String> {
+fn path_key(setting: &QuantitySetting) -> Option<String> {
     match setting {
-        Setting::Bandwidth(rate) => Some(format!("rate={}bit/s", rate.bps())),
-        Setting::Rtt(rtt) => Some(format!("rtt={}ns", rtt.as_nanos())),
-        Setting::Loss(loss) => Some(format!("loss={}", loss.get())),
-        Setting::Mtu(mtu) => Some(format!("mtu={}", mtu.get())),
+        QuantitySetting::Bandwidth(rate) => Some(format!("rate={}bit/s", rate.bps())),
+        QuantitySetting::Rtt(rtt) => Some(format!("rtt={}ns", rtt.as_nanos())),
+        QuantitySetting::Loss(loss) => Some(format!("loss={}", loss.get())),
+        QuantitySetting::Mtu(mtu) => Some(format!("mtu={}", mtu.get())),
         _ => None,
     }
 }
 
-fn with(request: Request, setting: &Setting) -> Request {
+fn with_setting(request: Request, setting: &QuantitySetting) -> Request {
     match setting {
-        Setting::Streams(streams) => Request { streams: *streams, ..request },
-        Setting::Congestion(name) => Request { congestion: Some(name.clone()), ..request },
-        Setting::Window(size) => Request { buffer: Buffer::Window(*size), ..request },
-        Setting::Buffer(size) => Request { buffer: Buffer::Request(*size), ..request },
+        QuantitySetting::Streams(streams) => Request { streams: *streams, ..request },
+        QuantitySetting::Congestion(name) => Request { congestion: Some(name.clone()), ..request },
+        QuantitySetting::Window(size) => Request { buffer: Buffer::Window(*size), ..request },
+        QuantitySetting::Buffer(size) => Request { buffer: Buffer::Request(*size), ..request },
         _ => request,
     }
 }
 
 /// Reads sizes of a queue: one, or several between commas, or ranges whose ends have the same unit.
-fn queues(text: &str) -> Result<Queues, String> {
+fn parse_queues(text: &str) -> Result<QueueSizes, String> {
     let mut sizes = Vec::new();
     for item in text.split(',') {
         match item.split_once("..") {
-            Some((low, rest)) => sizes.extend(range(low.trim(), rest.trim())?),
+            Some((low, rest)) => sizes.extend(expand_range(low.trim(), rest.trim())?),
             None => sizes.push(item.trim().to_owned()),
         }
     }
-    Ok(Queues(sizes))
+    Ok(QueueSizes(sizes))
 }
 
-fn range(low: &str, rest: &str) -> Result<Vec<String>, String> {
+fn expand_range(low: &str, rest: &str) -> Result<Vec<String>, String> {
     let (high, step) = rest.split_once('+').map_or((rest, None), |(high, step)| (high, Some(step)));
-    let ([low, high], step) = ([number(low)?, number(high)?], step.map(number).transpose()?);
+    let ([low, high], step) = ([split_number(low)?, split_number(high)?], step.map(split_number).transpose()?);
     let unit = low.1;
     if high.1 != unit || step.is_some_and(|step| step.1 != unit) {
         return Err("the ends of a range need the same unit; write for example 0.1bdp..2bdp".to_owned());
@@ -132,7 +139,7 @@ fn range(low: &str, rest: &str) -> Result<Vec<String>, String> {
 }
 
 /// Returns the number before the unit, and the unit.
-fn number(text: &str) -> Result<(f64, &str), String> {
+fn split_number(text: &str) -> Result<(f64, &str), String> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let number = digits.parse().map_err(|_| format!("\"{text}\" is not a size of a queue; write for example 2bdp"))?;
@@ -151,16 +158,16 @@ mod tests {
             ("0.1bdp..2bdp", "0.1bdp 0.2bdp 0.5bdp 1bdp 2bdp"),
             ("10 packets..30 packets+10packets", "10packets 20packets 30packets"),
         ] {
-            assert_eq!(queues(text).unwrap().0.join(" "), sizes, "{text}");
+            assert_eq!(parse_queues(text).unwrap().0.join(" "), sizes, "{text}");
         }
         for text in ["1bdp..2ms", "..2bdp", "2bdp..1bdp", "1bdp..2bdp+1"] {
-            assert!(queues(text).is_err(), "{text}");
+            assert!(parse_queues(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn the_last_list_varies_fastest_and_keys_lose_no_digits() {
-        let list = |quantity, text| Some(values(quantity)(text).unwrap());
+        let list = |quantity, text| Some(values_parser(quantity)(text).unwrap());
         let lists = PathLists {
             bandwidth: list(Quantity::Bandwidth, "100M"),
             rtt: list(Quantity::Rtt, "1ms,1234567ns"),
@@ -168,15 +175,15 @@ mod tests {
             loss: list(Quantity::Loss, "1e-7"),
             mtu: None,
         };
-        let streams = values(Quantity::Streams)("1,4").unwrap();
+        let streams = values_parser(Quantity::Streams)("1,4").unwrap();
         let all = lists.combinations([&streams].into_iter()).unwrap();
         let shown: Vec<String> = all
             .iter()
-            .map(|one| format!("{} {}", one.path.join(","), one.request(Request::default()).streams))
+            .map(|one| format!("{} {}", one.path.join(","), one.to_request(Request::default()).streams))
             .collect();
         assert_eq!(shown[0], "rate=100000000bit/s,rtt=1000000ns,loss=0.0000001 1");
         assert_eq!(shown[3], "rate=100000000bit/s,rtt=1234567ns,loss=0.0000001 4");
-        let long = values(Quantity::Streams)("1..10000+1").unwrap();
+        let long = values_parser(Quantity::Streams)("1..10000+1").unwrap();
         assert!(lists.combinations([&streams, &long].into_iter()).is_err());
     }
 }

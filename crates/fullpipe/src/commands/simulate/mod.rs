@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::thread;
 
 use fullpipe_experiment::{
-    ExperimentError, Interrupt, NamedPlan, PastOptions, PastTransfer, Ramp, RampLoads, cross_traffic_phases,
+    ExperimentError, Interrupt, LoadRamp, NamedPlan, PastOptions, PastTransfer, RampLoads, cross_traffic_phases,
     simulate_each, simulate_summaries,
 };
 use fullpipe_model::{kernel, predict};
@@ -14,20 +14,20 @@ use fullpipe_record::{
     Content, Direction, Event, KernelVersion, Limit, Measurement, Quantity, Request, SimulatedTransfer, Writer,
 };
 use fullpipe_report as report;
-use fullpipe_scenario::{Scenario, Step};
-use fullpipe_sim::{Granularity, NotModelled, Plan};
+use fullpipe_scenario::{Scenario, ScenarioStep};
+use fullpipe_sim::{NotModelled, SimulationPlan, TrainGranularity};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use self::axes::{Combination, PathLists};
+use self::axes::{AxisCombination, PathLists};
 use self::past::PastArguments;
 use self::trace::TraceArguments;
-use super::load::Offer;
-use crate::commands::Run;
+use super::load::OfferedRate;
+use crate::commands::RunCommand;
 use crate::commands::emulated::EmulatedArguments;
 use crate::commands::output::{OutputArguments, OutputChoice};
 use crate::failure::{FAILED, Failure, INTERRUPTED};
-use crate::terminal::{Format, Terminal};
-use crate::values::{Values, duration, some_bytes, some_test_time, values, whole};
+use crate::terminal::{OutputFormat, Terminal};
+use crate::values::{QuantityValues, integer_parser, parse_duration, some_bytes, some_test_time, values_parser};
 
 /// TCP transfers over an emulated path, in virtual time.
 ///
@@ -36,7 +36,7 @@ use crate::values::{Values, duration, some_bytes, some_test_time, values, whole}
 /// the protocol permits, and not what a host does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Arguments {
+pub(crate) struct SimulateArguments {
     /// Scenario file or name from `lab list`, whose steps are simulated in place of the flags of path and load
     #[arg(value_name = "SCENARIO", conflicts_with_all = ["EmulatedArguments", "PathLists", "LoadArguments"])]
     scenario: Option<String>,
@@ -53,8 +53,8 @@ pub(crate) struct Arguments {
     #[arg(
         long,
         help_heading = "Lab",
-        default_value_t = Plan::USUAL_TICKS,
-        value_parser = whole(100..=1000_u32),
+        default_value_t = SimulationPlan::USUAL_TICKS,
+        value_parser = integer_parser(100..=1000_u32),
         value_name = "N",
         hide_short_help = true
     )]
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
         long,
         help_heading = "Lab",
         default_value_t = 1,
-        value_parser = whole(0..=u64::MAX),
+        value_parser = integer_parser(0..=u64::MAX),
         value_name = "NUMBER"
     )]
     seed: u64,
@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
         long,
         help_heading = "Lab",
         default_value_t = 1,
-        value_parser = whole(1..=10_000_u16),
+        value_parser = integer_parser(1..=10_000_u16),
         value_name = "N"
     )]
     seeds: u16,
@@ -85,15 +85,15 @@ pub(crate) struct Arguments {
         long,
         help_heading = "Lab",
         default_value = "cut",
-        value_parser = granularity,
+        value_parser = parse_granularity,
         value_name = "KIND",
         hide_short_help = true
     )]
-    granularity: Granularity,
+    granularity: TrainGranularity,
     /// Transfers that are computed at the same time [default: one for each processor]
     ///
     /// The results do not depend on it.
-    #[arg(long, help_heading = "Lab", value_name = "N", value_parser = jobs, hide_short_help = true)]
+    #[arg(long, help_heading = "Lab", value_name = "N", value_parser = parse_jobs, hide_short_help = true)]
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     load: LoadArguments,
@@ -127,7 +127,7 @@ struct LoadArguments {
         long,
         short = 'O',
         default_value = "0",
-        value_parser = duration,
+        value_parser = parse_duration,
         value_name = "SECONDS",
         hide_short_help = true
     )]
@@ -137,28 +137,28 @@ struct LoadArguments {
         long,
         short = 'P',
         visible_alias = "parallel",
-        value_parser = values(Quantity::Streams),
+        value_parser = values_parser(Quantity::Streams),
         value_name = "N"
     )]
-    streams: Option<Values>,
+    streams: Option<QuantityValues>,
     /// Rate offered by each stream; 0 is unlimited
     ///
     /// With /N, a stream sends N blocks in a row, then waits.
     #[arg(long, short, value_name = "RATE[/N]")]
-    bitrate: Option<Offer>,
+    bitrate: Option<OfferedRate>,
     /// Congestion control: cubic, reno or bbr
-    #[arg(long, short = 'C', value_name = "NAME", value_parser = values(Quantity::Congestion))]
-    congestion: Option<Values>,
+    #[arg(long, short = 'C', value_name = "NAME", value_parser = values_parser(Quantity::Congestion))]
+    congestion: Option<QuantityValues>,
     /// Socket buffers to request at both ends
     ///
     /// The kernel doubles the request, and advertises a share of the receive buffer as window.
-    #[arg(long = "buffer", short = 'w', value_name = "BYTES", value_parser = values(Quantity::Buffer))]
-    buffer: Option<Values>,
+    #[arg(long = "buffer", short = 'w', value_name = "BYTES", value_parser = values_parser(Quantity::Buffer))]
+    buffer: Option<QuantityValues>,
     /// Window that the receiver should advertise
     ///
     /// The socket buffers are chosen to yield it.
-    #[arg(long, value_name = "BYTES", conflicts_with = "buffer", value_parser = values(Quantity::Window))]
-    window: Option<Values>,
+    #[arg(long, value_name = "BYTES", conflicts_with = "buffer", value_parser = values_parser(Quantity::Window))]
+    window: Option<QuantityValues>,
     /// Rate at which the kernel paces each stream
     #[arg(long, value_name = "RATE", hide_short_help = true)]
     fq_rate: Option<BitRate>,
@@ -169,60 +169,63 @@ struct LoadArguments {
     blocking: bool,
 }
 
-impl Run for Arguments {
+impl RunCommand for SimulateArguments {
     fn output(&self) -> OutputChoice<'_> {
         self.output.output_choice()
     }
 
     fn run(&self, terminal: &Terminal) -> Result<(), Failure> {
         // Before Ctrl-C is anything but the end: a file may be a pipe, and standard input a terminal.
-        let past = self.past.read()?;
+        let past = self.past.read_transfers()?;
         let flag = super::interrupt_flag()?;
         if let Some(past) = past {
             return self.simulate_past(past, Interrupt(&flag), terminal);
         }
-        let (plans, is_table) = self.plans()?;
-        if let Some(file) = self.trace.file() {
-            trace::check(plans.len() * usize::from(self.seeds), file)?;
+        let (plans, is_table) = self.named_plans()?;
+        if let Some(file) = self.trace.file_path() {
+            trace::check_transfer_count(plans.len() * usize::from(self.seeds), file)?;
             let Some(NamedPlan { plan, .. }) = plans.into_iter().next() else { return Ok(()) };
-            let measurement = self.trace.simulate(file, plan.clone(), Interrupt(&flag))?;
+            let measurement = self.trace.simulate_to_file(file, plan.clone(), Interrupt(&flag))?;
             return print_measurement(measurement, &plan, terminal);
         }
-        let work = Work { plans: &plans, seeds: self.seeds, jobs: self.jobs(), interrupt: Interrupt(&flag) };
+        let work =
+            SimulationWork { plans: &plans, seeds: self.seeds, jobs: self.job_count(), interrupt: Interrupt(&flag) };
         let (is_one, (format, page)) = (plans.len() == 1 && self.seeds == 1, self.output());
         if self.csv {
             return work.print_csv();
         }
         match format {
-            Format::JsonLines if !is_table => work.print_measurements(terminal),
-            Format::JsonLines => work.each(&mut |done| terminal.event(&Event::Simulated(Box::new(done)))),
+            OutputFormat::JsonLines if !is_table => work.print_measurements(terminal),
+            OutputFormat::JsonLines => {
+                work.for_each_transfer(&mut |done| terminal.print_event(&Event::Simulated(Box::new(done))))
+            }
             // A page is of one document.
-            Format::Text if !is_table && self.seeds == 1 && page.is_none() => work.print_measurements(terminal),
-            Format::Text | Format::Json if is_one => work.print_measurements(terminal),
-            Format::Text | Format::Json => work.print_summaries(is_table, terminal),
+            OutputFormat::Text if !is_table && self.seeds == 1 && page.is_none() => work.print_measurements(terminal),
+            OutputFormat::Text | OutputFormat::Json if is_one => work.print_measurements(terminal),
+            OutputFormat::Text | OutputFormat::Json => work.print_summaries(is_table, terminal),
         }
     }
 }
 
 /// Prints the measurement of `plan`. Fails if it is not valid.
-fn print_measurement(measurement: Measurement, plan: &Plan, terminal: &Terminal) -> Result<(), Failure> {
+fn print_measurement(measurement: Measurement, plan: &SimulationPlan, terminal: &Terminal) -> Result<(), Failure> {
     let is_valid = measurement.validity.is_valid() && measurement.broken_off.is_none();
-    terminal.result(&report::measurement(&measurement, terminal.style()));
-    terminal.event(&Event::Measurement(Box::new(measurement.clone())));
+    terminal.print_result(&report::measurement_text(&measurement, terminal.style()));
+    terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
     let path = Some(Box::new(plan.path.clone()));
     terminal.print_content(Content::Measurement { measurement: Box::new(measurement), path });
     if is_valid { Ok(()) } else { Err(Failure::already_printed(FAILED)) }
 }
 
 /// Transfers, and the way to compute them.
-struct Work<'w> {
+struct SimulationWork<'w> {
     plans: &'w [NamedPlan],
     seeds: u16,
     jobs: NonZeroUsize,
     interrupt: Interrupt<'w>,
 }
 
-impl Work<'_> {
+impl SimulationWork<'_> {
     /// Prints each measurement whole.
     fn print_measurements(&self, terminal: &Terminal) -> Result<(), Failure> {
         let Self { plans, seeds, jobs, interrupt } = *self;
@@ -233,7 +236,7 @@ impl Work<'_> {
             any = true;
             let Some(NamedPlan { name, plan }) = of_runs.next() else { return };
             if let Some(name) = name {
-                terminal.result(&format!("{}\n", terminal.style().bold(name)));
+                terminal.print_result(&format!("{}\n", terminal.style().bold(name)));
             }
             if let Err(invalid) = print_measurement(measurement, plan, terminal) {
                 printed = Err(invalid);
@@ -245,10 +248,10 @@ impl Work<'_> {
     /// Prints the summaries of all transfers, those that are done if the user interrupts the work.
     fn print_summaries(&self, is_table: bool, terminal: &Terminal) -> Result<(), Failure> {
         let mut simulations = Vec::new();
-        let ended = self.each(&mut |done| simulations.push(done));
+        let ended = self.for_each_transfer(&mut |done| simulations.push(done));
         if !simulations.is_empty() {
-            let text = if is_table { report::simulations } else { report::seeds };
-            terminal.result(&text(&simulations, terminal.style()));
+            let text = if is_table { report::simulations_text } else { report::seed_spreads };
+            terminal.print_result(&text(&simulations, terminal.style()));
             terminal.print_content(Content::Simulations { simulations });
         }
         ended
@@ -257,13 +260,13 @@ impl Work<'_> {
     /// Prints each summary as a row of CSV, as soon as those before it are there.
     fn print_csv(&self) -> Result<(), Failure> {
         let mut head = Some(report::simulations_csv_head());
-        self.each(&mut |done| {
-            head.take().iter().for_each(|head| Terminal::line(head));
-            Terminal::line(&report::simulations_csv_row(&done));
+        self.for_each_transfer(&mut |done| {
+            head.take().iter().for_each(|head| Terminal::print_line(head));
+            Terminal::print_line(&report::simulations_csv_row(&done));
         })
     }
 
-    fn each(&self, each: &mut dyn FnMut(SimulatedTransfer)) -> Result<(), Failure> {
+    fn for_each_transfer(&self, each: &mut dyn FnMut(SimulatedTransfer)) -> Result<(), Failure> {
         let Self { plans, seeds, jobs, interrupt } = *self;
         let mut any = false;
         let ended = simulate_summaries(plans, seeds, jobs, interrupt, &mut |done| {
@@ -282,17 +285,18 @@ fn in_part(ended: Result<(), ExperimentError>, any: bool) -> Result<(), Failure>
     }
 }
 
-impl Arguments {
+impl SimulateArguments {
     /// Returns the transfers, those of a scenario with the names of its steps, and true if they are combinations of
     /// lists.
-    fn plans(&self) -> Result<(Vec<NamedPlan>, bool), Failure> {
+    fn named_plans(&self) -> Result<(Vec<NamedPlan>, bool), Failure> {
         let Some(name) = &self.scenario else {
-            let combinations = self.lists.combinations(self.load.lists())?;
-            let plans: Vec<NamedPlan> = combinations.iter().map(|one| self.plan(one)).collect::<Result<_, _>>()?;
+            let combinations = self.lists.combinations(self.load.quantity_lists())?;
+            let plans: Vec<NamedPlan> =
+                combinations.iter().map(|one| self.combination_plan(one)).collect::<Result<_, _>>()?;
             let is_table = plans.len() > 1;
             return Ok((plans, is_table));
         };
-        let scenario = super::lab::load(name)?;
+        let scenario = super::lab::load_scenario(name)?;
         if let Some(step) = scenario.steps.iter().find(|step| step.relays) {
             return Err(ExperimentError::Named { name: step.name.clone(), cause: NotModelled::Relays }.into());
         }
@@ -300,19 +304,20 @@ impl Arguments {
     }
 
     /// Returns the transfer of a step; of loads that grow, each.
-    fn plans_of(&self, scenario: &Scenario, step: &Step) -> Vec<NamedPlan> {
-        let host = kernel::defaults(self.kernel);
+    fn plans_of(&self, scenario: &Scenario, step: &ScenarioStep) -> Vec<NamedPlan> {
+        let host = kernel::default_settings(self.kernel);
         let hosts = scenario.hosts_of(step).map(|changes| host.changed_by(&changes));
         let (lead, phases) = cross_traffic_phases(&step.cross_traffic, &step.request, scenario.seed);
         // The data of a download goes from the sender to the receiver, too: the receiver asks for it.
-        let plan = Plan::new(scenario.path_of(step).clone(), hosts, step.request.clone(), self.seed);
-        let plan = self.with_options(Plan { lead, cross_traffic: phases.concat(), ..plan });
+        let plan = SimulationPlan::new(scenario.path_of(step).clone(), hosts, step.request.clone(), self.seed);
+        let plan = self.with_options(SimulationPlan { lead, cross_traffic: phases.concat(), ..plan });
         let Some(ramp) = step.ramp else { return vec![NamedPlan { name: Some(step.name.clone()), plan }] };
-        let loads = Ramp { loads: RampLoads::Shares(ramp.from, ramp.to), steps: ramp.loads }.loads(carried(&plan));
+        let loads = LoadRamp { loads: RampLoads::Shares(ramp.from, ramp.to), steps: ramp.loads }
+            .offered_loads(payload_capacity(&plan));
         let of_load = |load: BitRate| {
-            let rate = Some(load.scaled(1.0 / f64::from(step.request.streams.max(1))));
+            let rate = Some(load.scale_by(1.0 / f64::from(step.request.streams.max(1))));
             let request = Request { rate, ..step.request.clone() };
-            NamedPlan { name: Some(format!("{}, {load}", step.name)), plan: Plan { request, ..plan.clone() } }
+            NamedPlan { name: Some(format!("{}, {load}", step.name)), plan: SimulationPlan { request, ..plan.clone() } }
         };
         loads.into_iter().map(of_load).collect()
     }
@@ -326,47 +331,47 @@ impl Arguments {
     ) -> Result<(), Failure> {
         let options = PastOptions {
             path: self.emulated.path_flag(),
-            hosts: &self.emulated.changes()?,
-            unknown_host: &kernel::defaults(self.kernel),
+            hosts: &self.emulated.host_changes()?,
+            unknown_host: &kernel::default_settings(self.kernel),
             seeds: (self.seed, self.seeds),
             ticks_per_second: self.hz,
-            jobs: self.jobs(),
+            jobs: self.job_count(),
         };
         self.past.run(past, &options, interrupt, terminal)
     }
 
-    fn plan(&self, combination: &Combination) -> Result<NamedPlan, Failure> {
-        let host = kernel::defaults(self.kernel);
-        let hosts = self.emulated.changes()?.map(|changes| host.changed_by(&changes));
-        let request = combination.request(self.load.request());
-        let plan = Plan::new(self.emulated.path_with(&combination.path)?, hosts, request, self.seed);
+    fn combination_plan(&self, combination: &AxisCombination) -> Result<NamedPlan, Failure> {
+        let host = kernel::default_settings(self.kernel);
+        let hosts = self.emulated.host_changes()?.map(|changes| host.changed_by(&changes));
+        let request = combination.to_request(self.load.to_request());
+        let plan = SimulationPlan::new(self.emulated.path_with(&combination.path)?, hosts, request, self.seed);
         Ok(NamedPlan { name: None, plan: self.with_options(plan) })
     }
 
-    fn with_options(&self, plan: Plan) -> Plan {
-        Plan { granularity: self.granularity, ticks_per_second: self.hz, ..plan }
+    fn with_options(&self, plan: SimulationPlan) -> SimulationPlan {
+        SimulationPlan { granularity: self.granularity, ticks_per_second: self.hz, ..plan }
     }
 
-    fn jobs(&self) -> NonZeroUsize {
+    fn job_count(&self) -> NonZeroUsize {
         self.jobs.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 }
 
 /// Returns the payload that the path of `plan` carries of such packets.
-fn carried(plan: &Plan) -> BitRate {
+fn payload_capacity(plan: &SimulationPlan) -> BitRate {
     let prediction = predict(&plan.path, &plan.sender, &plan.receiver, &plan.request);
-    prediction.ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model).unwrap_or_default()
+    prediction.find_ceiling(Limit::Capacity).map(|capacity| capacity.kernel_model).unwrap_or_default()
 }
 
 impl LoadArguments {
     /// Returns the quantities that may be lists or ranges.
-    fn lists(&self) -> impl Iterator<Item = &Values> {
+    fn quantity_lists(&self) -> impl Iterator<Item = &QuantityValues> {
         let Self { congestion, streams, buffer, window, .. } = self;
         [congestion, streams, buffer, window].into_iter().flatten()
     }
 
     /// Returns the rest of the load.
-    fn request(&self) -> Request {
+    fn to_request(&self) -> Request {
         Request {
             direction: Direction::Upload,
             duration: self.time,
@@ -382,15 +387,15 @@ impl LoadArguments {
     }
 }
 
-fn jobs(text: &str) -> Result<NonZeroUsize, String> {
+fn parse_jobs(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "write a number of at least 1".to_owned())
 }
 
-fn granularity(text: &str) -> Result<Granularity, String> {
+fn parse_granularity(text: &str) -> Result<TrainGranularity, String> {
     match text {
-        "segment" => Ok(Granularity::Segment),
-        "cut" => Ok(Granularity::Cut),
-        "train" => Ok(Granularity::Train),
+        "segment" => Ok(TrainGranularity::Segment),
+        "cut" => Ok(TrainGranularity::Cut),
+        "train" => Ok(TrainGranularity::Train),
         _ => Err("write segment, cut or train".to_owned()),
     }
 }

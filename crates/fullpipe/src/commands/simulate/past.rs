@@ -44,8 +44,8 @@ impl PastArguments {
     ///
     /// # Errors
     /// Fails if it cannot be read or has no measurement.
-    pub(super) fn read(&self) -> Result<Option<Vec<PastTransfer>>, Failure> {
-        self.from.as_deref().map(read).transpose()
+    pub(super) fn read_transfers(&self) -> Result<Option<Vec<PastTransfer>>, Failure> {
+        self.from.as_deref().map(read_past_transfers).transpose()
     }
 
     /// Simulates measurements that were made and prints what comes out.
@@ -67,8 +67,8 @@ impl PastArguments {
                 }
                 report => report?,
             };
-            terminal.result(&report::what_if(&report, terminal.style()));
-            terminal.event(&Event::WhatIf(Box::new(report.clone())));
+            terminal.print_result(&report::what_if(&report, terminal.style()));
+            terminal.print_event(&Event::WhatIf(Box::new(report.clone())));
             reports.push(report);
         }
         terminal.print_content(Content::WhatIf { what_if: reports });
@@ -77,7 +77,7 @@ impl PastArguments {
 }
 
 /// Reads the measurements in a file.
-fn read(file: &str) -> Result<Vec<PastTransfer>, Failure> {
-    let (name, document) = (document::name_of(file), document::read(file)?);
+fn read_past_transfers(file: &str) -> Result<Vec<PastTransfer>, Failure> {
+    let (name, document) = (document::name_of(file), document::read_document(file)?);
     PastTransfer::all_in(document).map_err(|why| Failure::new(USAGE, format!("{name}: {why}")))
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use fullpipe_experiment::{ExperimentError, Interrupt, TracePoint, simulate_traced};
 use fullpipe_record::{CongestionState, Measurement};
-use fullpipe_sim::Plan;
+use fullpipe_sim::SimulationPlan;
 use fullpipe_units::{SegCount, Span};
 
 use crate::failure::{FAILED, Failure, USAGE};
-use crate::values::duration;
+use crate::values::parse_duration;
 use crate::whole_file::WholeFile;
 
 /// The names of the columns: seconds, segments, bytes, bit/s.
@@ -41,7 +41,7 @@ pub(super) struct TraceArguments {
 
 impl TraceArguments {
     /// Returns the file, if there is one.
-    pub(super) fn file(&self) -> Option<&Path> {
+    pub(super) fn file_path(&self) -> Option<&Path> {
         self.trace.as_deref()
     }
 
@@ -49,42 +49,50 @@ impl TraceArguments {
     ///
     /// # Errors
     /// Fails if the file cannot be written; then, and if the simulation fails, there is none.
-    pub(super) fn simulate(&self, file: &Path, plan: Plan, interrupt: Interrupt<'_>) -> Result<Measurement, Failure> {
-        let trace = WholeFile::create(file).map_err(|error| unwritable(file, &error))?;
+    pub(super) fn simulate_to_file(
+        &self,
+        file: &Path,
+        plan: SimulationPlan,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Measurement, Failure> {
+        let trace = WholeFile::create(file).map_err(|error| write_failure(file, &error))?;
         let mut out = BufWriter::new(&trace.file);
-        let mut write = |line: &str| writeln!(out, "{line}").map_err(Stop::Write);
-        let done = write(HEAD)
-            .and_then(|()| simulate_traced(plan, self.trace_interval, interrupt, &mut |point| write(&row(point))));
-        let done = done.and_then(|measurement| out.flush().map(|()| measurement).map_err(Stop::Write));
+        let mut write = |line: &str| writeln!(out, "{line}").map_err(TraceStop::Write);
+        let done = write(HEAD).and_then(|()| {
+            simulate_traced(plan, self.trace_interval, interrupt, &mut |point| write(&trace_row(point)))
+        });
+        let done = done.and_then(|measurement| out.flush().map(|()| measurement).map_err(TraceStop::Write));
         drop(out);
         match done {
-            Ok(measurement) => trace.keep().map(|()| measurement).map_err(|error| unwritable(file, &error)),
-            Err(Stop::Write(error)) => Err(unwritable(file, &error)),
-            Err(Stop::Experiment(error)) => Err(error.into()),
+            Ok(measurement) => {
+                trace.rename_into_place().map(|()| measurement).map_err(|error| write_failure(file, &error))
+            }
+            Err(TraceStop::Write(error)) => Err(write_failure(file, &error)),
+            Err(TraceStop::Experiment(error)) => Err(error.into()),
         }
     }
 }
 
 /// Why a trace ends early.
-enum Stop {
+enum TraceStop {
     Write(io::Error),
     Experiment(ExperimentError),
 }
 
-impl From<ExperimentError> for Stop {
+impl From<ExperimentError> for TraceStop {
     fn from(error: ExperimentError) -> Self {
         Self::Experiment(error)
     }
 }
 
-fn unwritable(file: &Path, error: &io::Error) -> Failure {
+fn write_failure(file: &Path, error: &io::Error) -> Failure {
     Failure::new(FAILED, format!("cannot write the trace {}: {error}", file.display()))
 }
 
-fn row(point: &TracePoint) -> String {
+fn trace_row(point: &TracePoint) -> String {
     let (sample, tcp) = (&point.sender, &point.sender.tcp);
     let segments = |count: Option<SegCount>| count.map_or_else(String::new, |count| count.get().to_string());
-    let in_flight = sample.pipe().zip(tcp.snd_mss).map(|(pipe, mss)| pipe.get() / mss.get().max(1));
+    let in_flight = sample.pipe_bytes().zip(tcp.snd_mss).map(|(pipe, mss)| pipe.get() / mss.get().max(1));
     let state = tcp.congestion_state.map_or("", |state| match state {
         CongestionState::Open => "open",
         CongestionState::Disorder => "disorder",
@@ -109,7 +117,7 @@ fn row(point: &TracePoint) -> String {
 }
 
 fn trace_interval(text: &str) -> Result<Span, String> {
-    let interval = duration(text)?;
+    let interval = parse_duration(text)?;
     let valid = interval >= Span::from_micros(10);
     valid.then_some(interval).ok_or_else(|| "the interval must be at least 10 µs".to_owned())
 }
@@ -118,7 +126,7 @@ fn trace_interval(text: &str) -> Result<Span, String> {
 ///
 /// # Errors
 /// A sentence for the user.
-pub(super) fn check(transfers: usize, file: &Path) -> Result<(), Failure> {
+pub(super) fn check_transfer_count(transfers: usize, file: &Path) -> Result<(), Failure> {
     if file == Path::new("-") {
         let why = "--trace writes a file, as standard output has the result: name one";
         return Err(Failure::new(USAGE, why));
